@@ -1,6 +1,6 @@
 """Reading local chunks past Zarr, against Zarr's own pipelines and zarrs': ``python benchmarks/reading.py``.
 
-``PlainChunks`` (``zarr_dense.py``) is worth its lines only while it reads at least twice as fast as the best of
+``PlainChunks`` (``plain_chunks.py``) is worth its lines only while it reads at least twice as fast as the best of
 them. N x 256 float32 rows are stored in five layouts, the last two of them compressed, which ``PlainChunks`` does not
 read. Every case reads all rows into reused buffers, a thread a core, in a process of its own, with the file in the page
 cache. Ratios within one run are what counts.
@@ -84,7 +84,7 @@ def measure(case: str, path: Path) -> float:
     import zarr
     from zarr.core.buffer.cpu import NDBuffer
 
-    from mmpca_dist.tables.readers.zarr_dense import PlainChunks
+    from mmpca_dist.tables.readers.plain_chunks import PlainChunks
 
     if case in PIPELINES:
         zarr.config.set({"codec_pipeline.path": PIPELINES[case]})

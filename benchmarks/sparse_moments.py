@@ -12,18 +12,18 @@ from scipy.sparse import random_array
 
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
-from mmpca_dist.statistics import moments_pass
+from mmpca_dist.statistics import from_rows
 from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.spans import make_spans
 
 
 def seconds(rows: Rows, stored: bool) -> float:
     """Return the seconds of the processor of a pass over rows as stored, or made dense."""
-    moments_pass.multiplies_stored = lambda dataset: stored
+    from_rows.multiplies_stored = lambda dataset: stored
     times = []
     for _ in range(2):
         begin = time.process_time()
-        moments_pass.take_moments(rows, precision="single", weights=np.ones((1, 50)))
+        from_rows.take_moments(rows, precision="single", weights=np.ones((1, 50)))
         times.append(time.process_time() - begin)
     return min(times)
 

@@ -1,9 +1,10 @@
-"""Dense matrix products: one BLAS thread a task, and tall matrices by panels of rows."""
+"""Dense matrix products: one BLAS thread a task, and tall matrices by panels of rows; fits that go one by one."""
 
 from __future__ import annotations
 
 import functools
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from dask.system import CPU_COUNT
 from numpy.typing import DTypeLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
 _lock = threading.Lock()
@@ -53,6 +55,23 @@ def _take_control() -> None:
     clear = getattr(OpenBLASController, "clear_controlling_thread", None)
     if clear is not None:
         clear(force=True)
+
+
+_alone = threading.RLock()
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Keep the other threads of the process from fitting meanwhile, and suppress what fits warn of.
+
+    LIBLINEAR and LIBSVM draw from one generator a process, which every fit seeds. Threads that fit at the same time
+    disturb each other's draws, and then results differ from run to run. Filters of warnings belong to the process too.
+    Fits count what did not converge by their iterations (`unconverged`).
+    """
+    with _alone, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", "The number of unique classes is greater", UserWarning)
+        yield
 
 
 PANEL_ROWS = 2048

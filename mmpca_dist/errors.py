@@ -77,6 +77,14 @@ class ConfigError(MmpcaError, ValueError):
     """A run's configuration is not valid."""
 
 
+class AbsentError(InputError, AttributeError):
+    """A result lacks what its kind may have, so that ``hasattr`` is false."""
+
+
+class NoComponentsError(InputError):
+    """A method has no component for these rows."""
+
+
 class PlanError(MmpcaError, MemoryError):
     """The plan needs more memory or disk than it is allowed."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,7 +47,8 @@ class Setting:
         if asker.settings == "options":
             option = f"--{self.name.replace('_', '-')}"
             return " ".join(f"{option} {shlex.quote(value)}" for value in several) or option
-        named = self.values if isinstance(self.values, str) else f"[{', '.join(several)}]"
+        several = [value if value[:1].isalnum() else json.dumps(value) for value in several]
+        named = "".join(several) if isinstance(self.values, str) else f"[{', '.join(several)}]"
         return f"{self.section}.{self.name}" + ("" if self.values is None else f": {named}")
 
 

@@ -6,8 +6,10 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
+from itertools import count
 from typing import Any
 from uuid import UUID
 
@@ -18,13 +20,16 @@ from prefect.artifacts import Artifact, ImageArtifact, LinkArtifact, MarkdownArt
 from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.logging import get_logger, get_run_logger
-from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, PREFECT_CLIENT_METRICS_PORT, get_current_settings
+from prefect.settings import temporary_settings as changed
+from prefect.utilities.services import start_client_metrics_server
 from prometheus_client import Counter, Gauge
 
 from mmpca_dist.durations import time_left
 from mmpca_dist.jobs.events import Callback, StageLines
 
-RETRY_SECONDS = 5.0
+RETRY_SECONDS, LAST_RETRY_SECONDS = 5.0, 1.0
+"""Between attempts of a request that failed: while the flow works, and at its end."""
 BUSY = "status 503"
 """The answer of a server on SQLite while it writes for others."""
 LAST_SECONDS, TURNS = 20.0, 6
@@ -32,51 +37,67 @@ LAST_SECONDS, TURNS = 20.0, 6
 
 
 class Outbox:
-    """Sends requests in order; repeats one that fails until the server receives it, or the outbox is closed."""
+    """Sends requests in order, urgent ones first; repeats one that fails until the server receives it.
+
+    It gives up once `close` has lost patience.
+    """
 
     def __init__(self) -> None:
-        self._requests: queue.SimpleQueue[tuple[Context, Callable[[], Any]] | None] = queue.SimpleQueue()
-        self._closing = threading.Event()
+        self._requests: queue.PriorityQueue[tuple[int, int, Context, Callable[[], Any] | None]] = queue.PriorityQueue()
+        self._numbers = count()
+        self._closing, self._given_up = threading.Event(), threading.Event()
         self._failure, self._received = "", 0
         self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
         self._thread.start()
 
-    def send(self, request: Callable[..., Any], *arguments: Any, **keywords: Any) -> None:
+    def send(self, request: Callable[..., Any], *arguments: Any, urgent: bool = False, **keywords: Any) -> None:
         """Have a function that makes requests called soon, in the context of this call."""
-        self._requests.put((copy_context(), partial(request, *arguments, **keywords)))
+        self._put(0 if urgent else 1, partial(request, *arguments, **keywords))
 
     def close(self) -> str:
         """Wait for what is still to be sent; return why the server has not received it, or an empty string."""
-        self._requests.put(None)
+        self._put(2, None)
         self._closing.set()
-        for _ in range(TURNS):
-            before = self._received
-            self._thread.join(LAST_SECONDS)
-            if not self._thread.is_alive():
-                return self._failure
-            if self._received == before:
-                return f"no answer within {LAST_SECONDS:.0f} s"
-        return f"too slow: {self._requests.qsize()} requests are left"
+        try:
+            for _ in range(TURNS):
+                before = self._received
+                self._thread.join(LAST_SECONDS)
+                if not self._thread.is_alive():
+                    return ""
+                if self._received == before:
+                    return self._failure or f"no answer within {LAST_SECONDS:.0f} s"
+            return f"too slow: {self._requests.qsize()} requests are left"
+        finally:
+            self._given_up.set()
+
+    def _put(self, rank: int, request: Callable[[], Any] | None) -> None:
+        self._requests.put((rank, next(self._numbers), copy_context(), request))
 
     def _run(self) -> None:
-        while (entry := self._requests.get()) is not None:
-            context, request = entry
-            while failure := context.run(_failure_of, request):
-                if failure == BUSY != self._failure:
-                    get_logger("mmpca").warning(
-                        "The Prefect server is too busy to answer (status 503). If its database is SQLite, which "
-                        "several runs share badly, give it PostgreSQL by PREFECT_SERVER_DATABASE_CONNECTION_URL."
-                    )
-                self._failure = failure
-                if self._closing.wait(RETRY_SECONDS):
-                    return
-            self._failure, self._received = "", self._received + 1
+        while not self._given_up.is_set():
+            entry = self._requests.get()
+            context, request = entry[2:]
+            if request is None:
+                return
+            failure = context.run(_failure_of, request)
+            if not failure:
+                self._failure, self._received = "", self._received + 1
+                continue
+            if failure == BUSY != self._failure:
+                get_logger("mmpca").warning(
+                    "The Prefect server is too busy to answer (status 503). If its database is SQLite, which "
+                    "several runs share badly, give it PostgreSQL by PREFECT_SERVER_DATABASE_CONNECTION_URL."
+                )
+            self._failure = failure
+            self._requests.put(entry)  # more urgent ones overtake it
+            if self._closing.wait(RETRY_SECONDS):
+                self._given_up.wait(LAST_RETRY_SECONDS)
 
 
 def _failure_of(request: Callable[[], Any]) -> str:
     """Make a request; return why the server did not receive it, or an empty string where trying again is in vain."""
     try:
-        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
+        with changed({PREFECT_CLIENT_MAX_RETRIES: 0}):
             request()
     except Exception as error:
         status = error.response.status_code if isinstance(error, PrefectHTTPStatusError) else None
@@ -92,7 +113,7 @@ def _failure_of(request: Callable[[], Any]) -> str:
 def repeatable(error: Exception) -> bool:
     """Tell whether a request may succeed later: the server does not answer, or fails."""
     if isinstance(error, PrefectHTTPStatusError):
-        return bool(error.response.is_server_error)
+        return error.response.is_server_error or error.response.status_code in (408, 425, 429)
     return isinstance(error, httpx.TransportError)
 
 
@@ -105,6 +126,8 @@ KINDS: dict[str, type[Artifact]] = {
     "progress": ProgressArtifact,
 }  # fmt: skip
 """Kinds of artifacts by the name of their content."""
+URGENT = ("result", "stages")
+"""Artifacts that a page needs most: they are sent before all else that waits."""
 
 
 class Artifacts:
@@ -123,7 +146,7 @@ class Artifacts:
         kind = KINDS[next(iter(content))]
         self._latest[key] = kind(key=key, description=description, **content)
         if not is_waiting:
-            self._flow.copy().run(self._outbox.send, self._send, key)
+            self._flow.copy().run(self._outbox.send, self._send, key, urgent=what in URGENT)
 
     def _send(self, key: str) -> None:
         """Create an artifact, or update it; nothing where a request before has sent the latest."""
@@ -231,6 +254,23 @@ SECONDS = Counter("mmpca_stage_seconds", "Time that finished stages took", ["sta
 BYTES = Counter("mmpca_read_bytes", "Bytes of rows that finished stages have read", ["stage"])
 MEMORY = Gauge("mmpca_memory_bytes", "Peak memory of a process in a finished stage", ["stage"])
 NOTES = Counter("mmpca_notes", "Things the user should know")
+
+
+METRICS_PORTS = 100
+"""So many ports are tried: the worker, and every flow of a computer, take one each."""
+
+
+def serve_metrics() -> int | None:
+    """Serve counters, where Prefect's setting asks for that, on the first free port from its setting on; return which.
+
+    Prefect serves them too, if nobody does, and ends the flow with an OSError where its port is taken.
+    """
+    asked = get_current_settings().client.metrics
+    for port in range(asked.port, asked.port + METRICS_PORTS * asked.enabled):
+        with suppress(OSError), changed({PREFECT_CLIENT_METRICS_PORT: port}):
+            start_client_metrics_server()
+            return port
+    return None
 
 
 class MetricsCallback(Callback):

@@ -277,6 +277,7 @@ def clean(folder: str) -> None:
 @click.option("--method", "methods", multiple=True, help="Only this method; may be repeated.")
 @click.option("--features", help="Array or column of the rows; by default as for the run.")
 @click.option("--label", help="Array, column or .npy file of the labels, which are carried along; there need be none.")
+@click.option("--quote-formulas", is_flag=True, help="Write ' before text in CSV that spreadsheets would compute.")
 @quick_prefect_option
 @verbosity
 def transform(prefect: bool, **options: Any) -> None:

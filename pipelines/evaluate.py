@@ -26,5 +26,5 @@ def evaluate_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks)
         comparison = job.results.of(COMPARE)
         publish_evaluation(artifacts, job.run.uri, comparison)
         answer = " ".join(comparison["answer"])
-        result = {"folder": job.run.uri, "report": comparison["html"], "answer": answer}
-        return f"{answer} Report: {comparison['html']}", result
+        facts = {"report": comparison["html"], "answer": answer, "verdict": comparison["verdict"]}
+        return f"{answer} Report: {comparison['html']}", {"folder": job.run.uri, **facts}

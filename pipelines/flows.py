@@ -15,7 +15,7 @@ from prefect import Flow, flow, get_client, runtime, task
 from prefect.assets import Asset, materialize
 from prefect.blocks.system import Secret
 from prefect.exceptions import FailedRun, TerminationSignal
-from prefect.logging.loggers import flow_run_logger
+from prefect.logging.loggers import flow_run_logger, get_run_logger
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Cancelled, Completed, Failed, State
 from pydantic import BaseModel
@@ -31,7 +31,7 @@ from mmpca_dist.jobs.journal import traceback_kept
 from mmpca_dist.runs.transform import job_folder
 from mmpca_dist.stores import storage
 
-from .artifacts import ArtifactCallback, Artifacts, MetricsCallback, Outbox
+from .artifacts import ArtifactCallback, Artifacts, MetricsCallback, Outbox, serve_metrics
 from .results import DRAWN, slug
 
 REFUSED, UNREACHABLE = "Refused", "Unreachable"
@@ -65,11 +65,19 @@ class TaskChain:
             raise RuntimeError(f"Prefect did not run the stage {stage.name}: {state.message or state.name}")
 
     def run(
-        self, name: str, title: str, work: Callable[[], Any], makes: Sequence[Asset] = (), of: Sequence[Asset] = ()
+        self,
+        name: str,
+        title: str,
+        work: Callable[[], Any],
+        makes: Sequence[Asset] = (),
+        of: Sequence[Asset] = (),
+        reused: Callable[[Any], bool] = lambda returned: False,
     ) -> Any:
         """Run a function as a task that makes assets of others, and return what it returns.
 
-        Raises what ended it. A refusal comes back from the task as a state, since an exception would log a traceback.
+        Where that shows that all was there already (``reused``), the task ends as ``Cached``, and Prefect tells of no
+        asset that was made. Raises what ended it. A refusal comes back from the task as a state, since an exception
+        would log a traceback.
         """
         errors: list[BaseException] = []
         returned: list[Any] = []
@@ -84,7 +92,9 @@ class TaskChain:
                 if isinstance(error, KeyboardInterrupt) or (isinstance(error, TerminationSignal) and _cancels()):
                     return Cancelled(message="The flow run was cancelled.")
                 raise
-            return returned[0] if isinstance(returned[0], State) else Completed(message=title)
+            if isinstance(returned[0], State):
+                return returned[0]
+            return Completed(message=title, name="Cached" if reused(returned[0]) else "Completed")
 
         options: dict[str, Any] = {"name": name, "task_run_name": lambda: title, "persist_result": False}
         decorate = materialize(*makes, by="mmpca", asset_deps=list(of), **options) if makes else task(**options)
@@ -142,6 +152,8 @@ def folder_of_flow(flow: str, config: Any) -> str | None:
     return storage.join(uri, EVALUATION) if flow == "evaluate" else uri
 
 
+METRICS_PORT = serve_metrics()
+"""Where this process serves counters, from before Prefect would; None if it does not."""
 WHERE = "The parameters of this run"
 STILL_RUNNING = "Finished in state Running()"
 """The log line of the engine of a run that its worker is about to put into the state Cancelled."""
@@ -240,6 +252,8 @@ def flow_of(model: type[Model], title: Callable[[Model], str]) -> Callable[[Work
             prefix = slug(written_to(name, config) or name)
             outbox.send(_tag, runtime.flow_run.id, name, prefix)
             end.announce(str(runtime.flow_run.ui_url))
+            if METRICS_PORT is not None:
+                get_run_logger().info("Counters for Prometheus: http://localhost:%d/metrics", METRICS_PORT)
             artifacts = Artifacts(outbox, f"{prefix}-evaluation" if name == "evaluate" else prefix)
             shown = ArtifactCallback(artifacts)
             try:
@@ -255,7 +269,11 @@ def flow_of(model: type[Model], title: Callable[[Model], str]) -> Callable[[Work
             finally:
                 shown.close("stopped" if end.state is None else (end.state.name or "").lower())
                 end.wait(outbox)
-            return end.state
+            if not end.failure:
+                return end.state
+            lost = f"The Prefect server did not receive all that this page should show: {end.failure}."
+            get_run_logger().warning("%s The results do not depend on it.", lost)
+            return end.state.model_copy(update={"message": f"{end.state.message} ({lost})"})
 
         def flow_run_name() -> str:
             given = runtime.flow_run.name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Literal
 
-from mmpca_dist.configuration.dataset_section import ColumnNames, ImageShape
+from mmpca_dist.configuration.dataset_section import ColumnNames, ImageShape, Words
 from mmpca_dist.ingest.destination import Overwrite
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.ingest.row_source import Selection
@@ -61,6 +61,17 @@ class IngestConfig(Section):
         example="fill",
         description="Whether chunks of a Zarr source that are not stored are an error or fill values",
     )
+    missing_values: Words = setting(
+        [],
+        values="words",
+        example=["?"],
+        description="Words for missing values, besides empty cells and those that pandas knows",
+    )
+    decimal: Literal[".", ","] | None = setting(
+        None,
+        example=",",
+        description="The decimal mark of numbers in text; by default that which the beginning of CSV shows",
+    )
     layout: Literal["auto", "sparse", "dense"] = setting(
         "auto",
         example="sparse",
@@ -77,7 +88,10 @@ class IngestConfig(Section):
         """The table that is read; a label that is a number is that of a column."""
         label = int(self.label) if self.label is not None and NUMBER.fullmatch(self.label) else self.label
         sparse = None if self.layout == "auto" else self.layout == "sparse"
-        options = (self.unlabelled, self.dtype, self.missing_chunks, self.image_shape, None, sparse)
+        options = (
+            self.unlabelled, self.dtype, self.missing_chunks, self.image_shape, None, sparse, self.missing_values,
+            self.decimal,
+        )  # fmt: skip
         return Selection(self.features, label, self.drop, self.keep, *options)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:  # reading it takes a second, and `mmpca --help` needs none of
     from mmpca_dist.runs.check import TableCheck
 
 SIDE = re.compile("[0-9]{1,9}")
+missing_value_option = click.option(
+    "--missing-value", "missing_values", multiple=True, metavar="WORD",
+    help="A word for missing values, such as ?, besides empty cells and those that pandas knows. May be repeated.",
+)  # fmt: skip
 
 
 def config_options(command: Callable) -> Callable:
@@ -30,6 +34,7 @@ def config_options(command: Callable) -> Callable:
         "Replace a setting, such as compute.workers=4, 'n_components=[4,8]' or dataset.drop=id; may be repeated. For "
         "all of them: mmpca config."
     )
+    command = missing_value_option(command)
     command = click.option("--output", metavar="DIR", help=output)(command)
     command = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help=settings)(command)
     command = click.option("--label", metavar="NAME", help=label)(command)
@@ -75,7 +80,12 @@ def _shown(key: str, text: str) -> str:
 
 
 def load(
-    config: str, settings: tuple[str, ...], output: str | None, label: str | None, defaults: Any = None
+    config: str,
+    settings: tuple[str, ...],
+    output: str | None,
+    label: str | None,
+    missing_values: tuple[str, ...] = (),
+    defaults: Any = None,
 ) -> RunConfig:
     """Read a configuration with the options of the command line, whose values are YAML; choose that of a table."""
     from mmpca_dist.configuration.parsing import read_yaml
@@ -95,8 +105,10 @@ def load(
         places[key] = f"--set {_shown(key, text)}"
     if output is not None:
         changes["output"], places["output"] = output, f"--output {_shown('', output)}".rstrip()
+    if missing_values:
+        changes["dataset.missing_values"], places["dataset.missing_values"] = list(missing_values), "--missing-value"
     if is_table(config):
-        chosen = chosen_yaml(checked(config, label))
+        chosen = chosen_yaml(checked(config, label, changes.get("dataset.missing_values") or ()))
         print_text(console, f"{chosen}# mmpca check {shlex.quote(config)} -o my.yaml writes these settings to a file.")
         return load_config(config, changes, places=places, content=chosen)
     if label is not None:
@@ -104,21 +116,21 @@ def load(
     return load_config(config, changes, places=places, defaults=defaults)
 
 
-def checked(table: str, label: str | None) -> TableCheck:
+def checked(table: str, label: str | None, missing_values: Sequence[str] = ()) -> TableCheck:
     """Check a table, and show how far it is read."""
     from mmpca_dist.runs.check import check
 
     callback = ConsoleCallback(console)
     callback.on_stage_start("check")
     try:
-        return check(table, label, partial(callback.on_progress, "check"))
+        return check(table, label, partial(callback.on_progress, "check"), missing_values)
     finally:
         callback.close()
 
 
 def chosen_yaml(checked: TableCheck) -> str:
     """Return a configuration for a table; raise InputError where no settings make it one for a run."""
-    from mmpca_dist.runs.check import suggested_yaml
+    from mmpca_dist.runs.draft import suggested_yaml
 
     if checked.refused:
         raise InputError(f"{checked.uri} cannot be run as it is. {' '.join(checked.refused)}")

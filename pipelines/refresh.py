@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from mmpca_dist.jobs.events import Callbacks
 from mmpca_dist.jobs.finished_runs import finished, open_run
 from mmpca_dist.jobs.records import REPORT
@@ -18,7 +20,8 @@ def refresh_flow(config: RefreshConfig, artifacts: Artifacts, callbacks: Callbac
     makes = [asset(config.output, "model")]
     of = [asset(config.new), asset(config.run, "model")]
     words = f"Take up {short(config.new)} and solve again"
-    manifest = TaskChain().run("refresh", words, lambda: refresh(config, [callbacks]), makes, of)
+    work = partial(refresh, config, [callbacks])
+    manifest = TaskChain().run("refresh", words, work, makes, of, lambda manifest: not manifest["solved"])
     folder, taken = manifest["folder"], manifest["taken"]
     if manifest["solved"]:
         rows = [{"data set": entry["name"], "rows": entry["rows"], "address": entry["uri"]} for entry in taken]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from prefect.assets import Asset
 from prefect.assets.core import AssetProperties
@@ -131,7 +130,10 @@ def _publish_page(
     artifacts: Artifacts, report: ReportRecord, heading: str, answer: str, following: Sequence[str], python: str = ""
 ) -> None:
     """Publish the pictures of a report; and its answer, how to open it, what to type next, its notes, one picture."""
-    pictures = [(figure, _picture(figure)) for figure in report["figures"]]
+    images = [base64.b64encode(storage.read_bytes(figure["png"])).decode() for figure in report["figures"]]
+    pictures = [
+        (figure, f"data:image/png;base64,{image}") for figure, image in zip(report["figures"], images, strict=True)
+    ]
     for figure, url in pictures:
         artifacts.show(f"figure-{figure['name']}", _plain(figure["title"]), image_url=url)
     notes = "\n".join(f"- {_plain(note)}" for note in report["notes"]) or "Nothing to note."
@@ -155,7 +157,3 @@ def _opening(page: str) -> str:
             + _code([Path(page).as_uri()])
         )
     return f"It lies in an object store; download it from there:\n\n{_code([page])}"
-
-
-def _picture(figure: Mapping[str, Any]) -> str:
-    return f"data:image/png;base64,{base64.b64encode(storage.read_bytes(figure['png'])).decode()}"

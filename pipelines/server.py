@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from mmpca_dist.errors import InputError
 
+DATABASE = "prefect.db"
 STOP_SECONDS = 5
 DEFAULT_TIMEOUT, REQUEST_SECONDS = 60.0, 20.0
 """How long Prefect waits for an answer by default, and here, since several requests in a row may go unanswered."""
@@ -41,14 +46,20 @@ class PrefectServer(AbstractContextManager["PrefectServer"]):
         self._settings = ExitStack()
         self._stopping = threading.Event()
         self.is_temporary = False  # which it is once it answers
+        # A server of the user's may have the database of PREFECT_HOME open.
+        self._home = TemporaryDirectory(prefix="mmpca-prefect-", ignore_cleanup_errors=True)
+        database = {
+            "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{self._home.name}/{DATABASE}",
+            "PREFECT_SERVER_MEMO_STORE_PATH": f"{self._home.name}/memo_store.toml",
+        }
         # Started before Prefect is imported here, which takes a second: it finds out by itself whether it is needed.
-        self._process = subprocess.Popen(
+        self._process = subprocess.Popen(  # noqa: S603
             # Without -P Python would first look for modules in the working directory, where anything may be.
-            [sys.executable, "-P", "-m", "mmpca_pipelines.server"],
+            [sys.executable, "-P", "-m", "mmpca_pipelines.server", self._home.name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             process_group=0,
-            env={**os.environ, "PREFECT_UI_ENABLED": "0"},
+            env={**os.environ, "PREFECT_UI_ENABLED": "0", **database},
         )
 
     def check(self) -> None:
@@ -102,6 +113,7 @@ class PrefectServer(AbstractContextManager["PrefectServer"]):
         if not self.is_temporary:
             self._process.kill()
             self._process.wait()
+            self._home.cleanup()
             return
         from prefect.events.worker import EventsWorker
 
@@ -112,20 +124,31 @@ class PrefectServer(AbstractContextManager["PrefectServer"]):
             self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
+        self._home.cleanup()
 
 
-def serve() -> None:
-    """Serve until standard input ends, unless the user has a server; print the address once requests are answered."""
-    from prefect.settings import PREFECT_API_URL
+def serve(folder: str) -> None:
+    """Serve until standard input ends, unless the user has a server; print the address once requests are answered.
+
+    The data are in a folder. To make the tables of an empty database takes as long as all else: a copy of one stays in
+    PREFECT_HOME for the next server.
+    """
+    from prefect import __version__
+    from prefect.settings import PREFECT_API_URL, PREFECT_HOME
 
     if PREFECT_API_URL.value():
         return
+    database, empty = Path(folder, DATABASE), PREFECT_HOME.value() / "mmpca" / f"empty-{__version__}.db"
+    with suppress(OSError):
+        shutil.copyfile(empty, database)
     import uvicorn
     from prefect.server.api.server import create_app
 
     class Announced(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
+            with suppress(OSError, sqlite3.Error):
+                _keep(database, empty)
             sys.stdout.write(f"http://127.0.0.1:{listening.getsockname()[1]}\n")
             sys.stdout.close()
 
@@ -136,10 +159,21 @@ def serve() -> None:
     Announced(uvicorn.Config(app, log_level="error", lifespan="on")).run([listening])
 
 
+def _keep(database: Path, copy: Path) -> None:
+    """Copy a database in use, whole, unless there is a copy."""
+    if copy.exists():
+        return
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    partial = copy.with_suffix(f".{os.getpid()}")
+    with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(partial)) as target:
+        source.backup(target)
+    partial.replace(copy)
+
+
 def _end_with_parent() -> None:
     sys.stdin.buffer.read()
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":
-    serve()
+    serve(sys.argv[1])

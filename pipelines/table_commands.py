@@ -11,7 +11,15 @@ import click
 from mmpca_dist.errors import OutputError
 
 from .console import console, print_check, print_json, print_text
-from .options import checked, chosen_yaml, image_shape_of, json_option, quick_prefect_option, verbosity
+from .options import (
+    checked,
+    chosen_yaml,
+    image_shape_of,
+    json_option,
+    missing_value_option,
+    quick_prefect_option,
+    verbosity,
+)
 from .session import STARTS_AGAIN, session
 
 
@@ -20,8 +28,11 @@ from .session import STARTS_AGAIN, session
 @click.option("--label", metavar="NAME", help="The column or array of the labels; by default it is guessed.")
 @click.option("-o", "--output", metavar="FILE", help="Write a configuration, with a reason for each setting.")
 @click.option("--overwrite", is_flag=True, help="Replace FILE.")
+@missing_value_option
 @json_option
-def check(table: str, label: str | None, output: str | None, overwrite: bool, as_json: bool) -> None:
+def check(
+    table: str, label: str | None, output: str | None, overwrite: bool, missing_values: tuple[str, ...], as_json: bool
+) -> None:
     """Read TABLE once: types, gaps, identifiers, categories, scales, classes, and all that a run would refuse.
 
     TABLE is whatever `mmpca run` or `mmpca ingest` reads, such as CSV, Parquet, Zarr or LIBSVM text.
@@ -33,7 +44,7 @@ def check(table: str, label: str | None, output: str | None, overwrite: bool, as
     """
     if output is not None and Path(output).exists() and not overwrite:
         raise OutputError(f"{output} is there already: name another file, or --overwrite.")
-    found = checked(table, label)
+    found = checked(table, label, missing_values)
     print_check(found)
     if as_json:
         print_json(found.to_json())
@@ -82,6 +93,12 @@ def check(table: str, label: str | None, output: str | None, overwrite: bool, as
     type=click.Choice(["refuse", "fill"]),
     default="refuse",
     help="Take chunks of a Zarr source that are not stored as its fill value; by default they are refused.",
+)
+@missing_value_option
+@click.option(
+    "--decimal",
+    type=click.Choice([".", ","]),
+    help="The decimal mark of text; by default that which the beginning of CSV shows.",
 )
 @click.option("--unlabelled", is_flag=True, help="Take no column of CSV for the labels: its rows are to be projected.")
 @click.option("--overwrite", is_flag=True, help="Replace what an ingest has completed at DESTINATION.")

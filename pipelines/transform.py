@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from mmpca_dist.jobs.events import Callbacks
 from mmpca_dist.runs.transform import TransformConfig, transform, transformed
 
@@ -16,7 +18,8 @@ def transform_flow(config: TransformConfig, artifacts: Artifacts, callbacks: Cal
     makes = [asset(config.destination, "projected")]
     of = [asset(config.dataset), asset(config.output, "model")]
     words = f"Project {short(config.dataset)}" + (f": {listed(config.methods)}" if config.methods else "")
-    manifest = TaskChain().run("project", words, lambda: transform(config, [callbacks]), makes, of)
+    work = partial(transform, config, [callbacks])
+    manifest = TaskChain().run("project", words, work, makes, of, lambda manifest: manifest["reused"])
     said = transformed(manifest)
     publish_result(artifacts, "Projected rows", said, manifest["outputs"])
     return said, {"folder": manifest["destination"], "projected": manifest["outputs"], "rows": manifest["rows"]}

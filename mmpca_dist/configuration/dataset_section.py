@@ -37,6 +37,13 @@ KNOWN_VARIABLE = re.compile(r"MMPCA_DATA\w*|HOME")
 ColumnNames = Annotated[list[str], BeforeValidator(as_list)]
 
 
+def _as_word(value: Any) -> Any:
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+Words = Annotated[list[Annotated[str, BeforeValidator(_as_word)]], BeforeValidator(as_list)]
+
+
 def _row_map(value: Any) -> RowMap:
     """Return a row map from its name alone, or a mapping with its options."""
     if isinstance(value, RowMap):
@@ -67,9 +74,6 @@ class TargetSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _from_yaml(cls, value: Any) -> Any:
-        unknown = sorted(set(value) - set(cls.model_fields)) if isinstance(value, dict) else []
-        if unknown:
-            raise ValueError(f"its keys are column and slices, not {unknown[0]}")
         return {"column": value} if isinstance(value, str | list) else value
 
     @model_validator(mode="after")
@@ -132,6 +136,18 @@ class DatasetConfig(Section):
         example="mean",
         description="Whether missing values of features (null, NaN) are an error, or the mean of their column in the "
         "rows that are fitted to stands for them; that shrinks its variance by the share that is missing",
+    )
+    missing_values: Words = setting(
+        [],
+        values="words",
+        example=["?"],
+        description="Words for missing values, of Zarr and AnnData in text alone, besides empty cells and those pandas "
+        "knows, such as NA and null. A column of text whose other cells are numbers is then one of numbers",
+    )
+    decimal: Literal[".", ","] | None = setting(
+        None,
+        example=",",
+        description="The decimal mark of numbers in text; by default that which the beginning of CSV shows",
     )
     unlabelled: Literal["refuse", "skip"] = setting(
         "refuse", example="skip", description="Whether rows without a label are an error, or left out and counted"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, GetJsonSchemaHandler, ValidationError
@@ -92,9 +92,10 @@ def sections_of(model: type[BaseModel]) -> tuple[str, ...]:
 
 
 def keys_of(model: type[BaseModel], path: list[str]) -> list[str]:
-    """Return the keys of the model, or of the model within it at ``path``."""
+    """Return the keys of the model, or of the model within it at ``path``, which may be one that can be left out."""
     for part in path:
-        model = model.model_fields[part].annotation  # type: ignore[assignment]
+        annotation = model.model_fields[part].annotation
+        model = next(filter(is_section, (annotation, *get_args(annotation))))
     return list(model.model_fields)
 
 
@@ -210,3 +211,15 @@ def _shown(value: Any) -> str:
     except InputError:
         return "an address with credentials"
     return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+def on_one_line(value: Any) -> str:
+    """Return a value on one line: names that YAML would fold are quoted and escaped."""
+    text = as_yaml(value)
+    return yaml.safe_dump(value, default_style='"', width=10**6).strip() if "\n" in text else text
+
+
+def comment(text: str) -> str:
+    """Return a comment of one line, whatever is in names of columns."""
+    words = "".join(letter if letter.isprintable() else " " for letter in text).split()
+    return f"  # {' '.join(words)}" if words else ""

@@ -37,6 +37,18 @@ Sizes = Annotated[
 ]
 
 
+class ReportConfig(Section):
+    """Contents of the report of a run, which is made to be passed on."""
+
+    columns: Literal["auto", "none", "all"] | Annotated[list[str], BeforeValidator(as_list)] = setting(
+        "auto",
+        values="auto, none, all, or names of columns",
+        example=["age"],
+        description="Columns beside the features whose values the page holds of the rows that it shows, at most 8: "
+        "auto takes those of dataset.drop and evaluation.column but identifiers, groups of people, dates and text",
+    )
+
+
 class RunConfig(Section):
     """A run: which data, which methods, how many components, where to."""
 
@@ -73,6 +85,7 @@ class RunConfig(Section):
     solver: SolverConfig = SolverConfig()
     project: ProjectConfig = ProjectConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    report: ReportConfig = ReportConfig()
     compute: ComputeConfig = ComputeConfig()
     output: Annotated[str, AfterValidator(storage.normalize)] = setting(
         example="runs/mine",
@@ -105,6 +118,11 @@ class RunConfig(Section):
     def labels(self) -> list[str]:
         """The names of the methods in results."""
         return [section.label for section in self.methods]
+
+    @property
+    def unreduced(self) -> frozenset[str]:
+        """The names of methods that keep all columns."""
+        return frozenset(section.label for section in self.methods if not section.method.reduces)
 
     def method(self, label: str) -> MethodSection:
         """Return the method of this label."""
@@ -175,7 +193,7 @@ class RunConfig(Section):
     def settings(self, purpose: Purpose = "run") -> dict[str, Any]:
         """Return the settings that results depend on: not where work runs and results go, nor those of other jobs."""
         other = "project" if purpose == "evaluation" else "evaluation"
-        settings = self.model_dump(mode="json", exclude={"compute", "output", other})
+        settings = self.model_dump(mode="json", exclude={"compute", "output", "report", other})
         if purpose == "run" and self.chooses:
             settings["evaluation"] = self.evaluation.choosing()
         return settings
@@ -277,8 +295,9 @@ def as_config(config: RunConfig | str | os.PathLike | dict[str, Any]) -> RunConf
         return parse_config(config, "the configuration")
     if not isinstance(config, RunConfig | str | os.PathLike):
         raise ConfigError(
-            f"A configuration is a path or a dict, and this is {type(config).__name__}. Rows in memory are for the "
-            "`fit` of an estimator, and for evaluate(X, y)."
+            f"A configuration is a path or a dict, and this is {type(config).__name__}. For rows in memory say "
+            "MarginPCA(2).fit(X, y) or evaluate(X, y); a run reads files: run({'dataset': {'uri': 'rows.parquet', "
+            "'label': 'y'}, 'output': 'runs/mine'})."
         )
     return config if isinstance(config, RunConfig) else load_config(config)
 

@@ -86,6 +86,11 @@ class ProjectConfig(Section):
         description="Columns that go with the projected rows, such as identifiers, groups and dates; all are those of "
         "the table that are neither features nor labels, or none if these are more than 50",
     )
+    quote_formulas: bool = setting(
+        False,
+        example=True,
+        description="Write an apostrophe before text in CSV that a spreadsheet takes for a formula, such as =1+1",
+    )
 
 
 BY_COLUMN = ("groups", "time", "given")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -22,8 +21,8 @@ from mmpca_dist.passes.rows import Rows, draw_sample
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.approximation import Approximation, probe_seed, probes
 from mmpca_dist.statistics.column_units import standard_deviations
+from mmpca_dist.statistics.medians import column_medians
 from mmpca_dist.statistics.moments import ClassMoments
-from mmpca_dist.statistics.moments_pass import column_medians
 from mmpca_dist.statistics.precision import SAFE_EXPONENT, provisional_centre, refuse_vanished, safe_scale, work_type
 from mmpca_dist.statistics.scatter_operator import Block, ScatterOperator, centre_type
 from mmpca_dist.statistics.scatters import ClassWeighting
@@ -194,12 +193,8 @@ class BlockIteration:
         )
 
 
-class _Group(BlockIteration):
-    """A weighted class scatter, and the whole scatter whose components tell when its basis is complete."""
-
-    def __init__(self, weighting: ClassWeighting, weights: NDArray[np.float64], *begun: Any) -> None:
-        super().__init__(*begun)
-        self.scatter, self.weights = weighting.scatter, weights
+Groups = dict[ClassWeighting, BlockIteration]
+"""The class scatter of each weighting; components of the whole scatter tell when its basis is complete."""
 
 
 @dataclass(frozen=True)
@@ -212,35 +207,35 @@ class _Passes:
     solver: SolverOptions
     seed: int
 
-    def begin(self, weightings: list[ClassWeighting], start: NDArray) -> list[_Group]:
+    def begin(self, weightings: list[ClassWeighting], start: NDArray) -> Groups:
         """Make the first pass, over the start block and the probes."""
-        operator, size = self.operator, start.shape[1]
-        weights = [weighting.weights(operator.rows.census.counts) for weighting in weightings]
+        size = start.shape[1]
         both = np.concatenate([start, probes(len(start), self.seed).astype(start.dtype)], axis=1)
-        images = operator.apply([Block(each, both) for each in weights])
+        images = self.operator.apply([Block(self._weights(each), both) for each in weightings])
         del both
-        others, groups = self._others(), []
-        for weighting, each in zip(weightings, weights, strict=True):
+        others, groups = self._others(), Groups()
+        for weighting in weightings:
             image = images.pop(0)
             probed = np.ascontiguousarray(image[:, size:])
-            begun = (self.solver, self.seed, start, image[:, :size], probed, others)
-            groups.append(_Group(weighting, each, *begun))
-            del image, begun
+            groups[weighting] = BlockIteration(self.solver, self.seed, start, image[:, :size], probed, others)
+            del image
         return groups
 
-    def go_on(self, groups: list[_Group], n_components: int) -> SubspaceStatistics:
+    def go_on(self, groups: Groups, n_components: int) -> SubspaceStatistics:
         """Make further passes until so many components of all groups meet the tolerance."""
         for number in range(2, self.solver.passes + 1):
             joining = self._others() if number == 2 else None
-            going = [group for group in groups if not group.done and group.basis.grow(joining)]
+            going = {each: group for each, group in groups.items() if not group.done and group.basis.grow(joining)}
             if not going:
                 break
-            images = self.operator.apply([Block(group.weights, group.basis.block) for group in going])
-            for group in going:
+            images = self.operator.apply(
+                [Block(self._weights(each), group.basis.block) for each, group in going.items()]
+            )
+            for weighting, group in going.items():
                 group.basis.absorb(images.pop(0))  # which lets go of it
-                statistics = self._of(group)
-                group.follow(ritz_pairs(statistics, group.scatter(statistics.moments), n_components))
-        first, *more = [self._of(group) for group in groups]
+                statistics = self._of(weighting, group)
+                group.follow(ritz_pairs(statistics, weighting.scatter(statistics.moments), n_components))
+        first, *more = [self._of(*group) for group in groups.items()]
         return replace(first, weighted=more[0]) if more else first
 
     def of_means(self) -> SubspaceStatistics:
@@ -261,27 +256,28 @@ class _Passes:
         rows = np.concatenate([self.operator.means - mean, *(rows - mean for rows in self.medians.values())])
         return (rows if scale is None else rows / scale).T
 
-    def _of(self, group: _Group) -> SubspaceStatistics:
+    def _weights(self, weighting: ClassWeighting) -> NDArray[np.float64]:
+        return weighting.weights(self.operator.rows.census.counts)
+
+    def _of(self, weighting: ClassWeighting, group: BlockIteration) -> SubspaceStatistics:
         """Return the statistics in a group's basis."""
-        projected, approximation = group.approximation(self.operator.passes, self.operator.trace(group.weights))
-        return self._in_basis(projected.basis, projected.inside[None], group.weights[None], approximation)
+        weights = self._weights(weighting)
+        projected, approximation = group.approximation(self.operator.passes, self.operator.trace(weights))
+        return self._in_basis(projected.basis, projected.inside[None], weights[None], approximation)
 
     def _in_basis(
         self, basis: NDArray, scatters: NDArray[np.float64], weights: NDArray[np.float64], approximation: Approximation
     ) -> SubspaceStatistics:
         census, mean, scale = self.operator.rows.census, self.operator.mean, self.operator.scale
+        varies = self.operator.squares.any(axis=0) | (self.operator.means != mean).any(axis=0)
+        basis[~varies] = 0  # else rounding errors
 
         def along(rows: NDArray[np.float64]) -> NDArray[np.float64]:
             return products(basis, ((rows - mean) if scale is None else (rows - mean) / scale).T).T
 
         return SubspaceStatistics(
             moments=ClassMoments(
-                census.classes,
-                census.counts,
-                census.sizes,
-                along(self.operator.means),
-                scatters,
-                weights,
+                census.classes, census.counts, census.sizes, along(self.operator.means), scatters, weights
             ),
             medians={pairing: along(rows) for pairing, rows in self.medians.items()},
             mean=mean,

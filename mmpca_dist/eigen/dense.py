@@ -60,7 +60,16 @@ def leading_eigenpairs(
 
 
 def leading_low_rank(A: NDArray[np.float64], n_components: int, epsilon: float) -> Eigenpairs:
-    """Return the leading eigenpairs of A^T A from the few rows of A, shape (m, d)."""
+    """Return the leading eigenpairs of A^T A from the few rows of A, shape (m, d).
+
+    Values may over- or underflow, as those of weights of 1e300 do; vectors do not.
+    """
+    unit = np.ldexp(1.0, np.frexp(np.abs(A).max(initial=0.0))[1])
+    if not 1e-100 < unit < 1e100:
+        scaled = leading_low_rank(A / unit, n_components, epsilon)
+        with np.errstate(over="ignore", under="ignore"):
+            sizes = [size * unit * unit for size in (scaled.values, scaled.residuals, np.float64(scaled.total))]
+        return Eigenpairs(scaled.vectors, sizes[0], sizes[1], scaled.relative_errors, float(sizes[2]))
     # With more rows than columns, the triangle of a QR decomposition has the same singular values and vectors.
     triangle = scipy.linalg.qr(A, mode="r", check_finite=False)[0][: A.shape[1]] if len(A) > A.shape[1] else A
     _, singular, rows = scipy.linalg.svd(triangle, full_matrices=False, check_finite=False)
@@ -96,8 +105,13 @@ def leading_generalized(
     return Eigenpairs(vectors, leading.values, residuals, leading.relative_errors, leading.total)
 
 
+TIED = 1e-6
+"""Loadings of magnitudes that are no farther apart, relative to the largest, are equal but for rounding."""
+
+
 def fix_signs(components: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return components, shape (K, d), each with its loading of largest magnitude positive."""
-    largest = np.argmax(np.abs(components), axis=1)
+    """Return components, shape (K, d), each with its first loading of largest magnitude positive."""
+    sizes = np.abs(components)
+    largest = np.argmax(sizes >= (1 - TIED) * sizes.max(axis=1, initial=0, keepdims=True), axis=1)
     signs = np.sign(components[np.arange(len(components)), largest])
     return components * np.where(signs == 0, 1, signs)[:, None]

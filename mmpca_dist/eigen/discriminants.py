@@ -16,7 +16,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from mmpca_dist.eigen.dense import Eigenpairs, leading_generalized
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import NoComponentsError
 from mmpca_dist.statistics.working_statistics import EPS, Statistics, SubspaceStatistics
 
 
@@ -78,7 +78,7 @@ def discriminants(
         share = 1 / statistics.class_weights[0, 0] / moments.total
         trace = share * statistics.approximation.trace
     if not trace > 0:
-        raise InputError("The rows of each class are all equal, so there is no scatter to divide by.")
+        raise NoComponentsError("The rows of each class are all equal, so there is no scatter to divide by.")
     problem = _Problem(factor, shrinkage, shrinkage * trace / statistics.n_features)
     # Also of the factor: little of it may be left next to the rounding of means.
     off, size = statistics.means_error, float(np.linalg.norm(factor))

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
-from mmpca_dist.evaluation.request import EvaluatedMethod
+from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.passes.tree_reduction import OnPass
 
 Item = TypeVar("Item")
@@ -19,12 +19,13 @@ MEDIANS = "medians"
 _PASSES_FOR_MEDIANS = ("sample", "medians")
 
 
-def owners_of(methods: Iterable[EvaluatedMethod]) -> dict[Hashable, str]:
+def owners_of(methods: Mapping[str, MomentReducer]) -> dict[Hashable, str]:
     """Map each median, search and sweep to the one method that uses it, or to ``MOMENTS`` if several do."""
     users: dict[Hashable, list[str]] = {}
-    for method in methods:
-        for need in (*([MEDIANS] if method.needs.medians else []), *method.needs.searches, *method.needs.swept):
-            users.setdefault(need, []).append(method.label)
+    for label, reducer in methods.items():
+        needs = reducer.needs()
+        for need in (*([MEDIANS] if needs.medians else []), *needs.searches, *needs.swept):
+            users.setdefault(need, []).append(label)
     return {need: labels[0] if len(labels) == 1 else MOMENTS for need, labels in users.items()}
 
 

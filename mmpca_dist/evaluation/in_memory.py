@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,60 +26,50 @@ from mmpca_dist.tables.readers.memory import rows_in_memory, weighted
 from mmpca_dist.tables.spans import make_spans
 
 
-@dataclass(frozen=True)
-class LabelledRows:
-    """Rows in memory, and their ``values`` and ``groups`` as `Splits` has them."""
-
-    batch: Batch
-    values: NDArray
-    groups: NDArray[np.intp] | None
-
-    def some(self, chosen: NDArray[np.bool_]) -> Rows:
-        """Return some of the rows, after counting their labels."""
-        groups = None if self.groups is None else self.groups[chosen]
-        table, some = self.batch.table, self.batch.take(chosen)
-        rows = rows_in_memory(self.batch.X[chosen], some.label, table.uri)
-        if table.widening is not None:
-            rows = replace(rows, form=Widened(table.widening))
-        if some.weight is not None:
-            rows = weighted(rows, some.weight)
-        return Rows.of(rows, Threads(1), groups=groups)
+def some_rows(batch: Batch, chosen: NDArray[np.bool_]) -> Rows:
+    """Return some rows of those in memory, after counting their labels."""
+    table, some = batch.table, batch.take(chosen)
+    rows = rows_in_memory(batch.X[chosen], some.label, table.uri)
+    if table.widening is not None:
+        rows = replace(rows, form=Widened(table.widening))
+    if some.weight is not None:
+        rows = weighted(rows, some.weight)
+    return Rows.of(rows, Threads(1), groups=some.roles.get("group"))
 
 
-def read_all(dataset: Dataset, splits: Splits, tasks: Tasks) -> LabelledRows:
-    """Read all rows into memory. Raises InputError for rows that are not finite."""
-    batch = collect_rows(dataset, make_spans(dataset), tasks)
-    return LabelledRows(batch, splits.values(0, len(batch)), splits.groups(0, len(batch)))
+def read_all(dataset: Dataset, splits: Splits, tasks: Tasks) -> Batch:
+    """Read all rows into memory, with their values and groups. Raises InputError for rows that are not finite."""
+    return splits.valued(collect_rows(dataset, make_spans(dataset), tasks))
 
 
-def evaluate_split(rows: LabelledRows, splits: Splits, number: int, request: EvaluationRequest) -> dict[str, Any]:
+def evaluate_split(rows: Batch, splits: Splits, number: int, request: EvaluationRequest) -> dict[str, Any]:
     """Return the record of a split: errors of every method, size and classifier on the rows held out, and margins.
 
     ``number`` counts the parts held out of all splits, as `Splits.first`. Raises InputError for rows that a method or a
     classifier cannot use.
     """
     meter, classifiers = Meter(owners=owners_of(request.methods)), request.classifiers
-    X, y = rows.batch.X, rows.batch.label
     split, index = divmod(number, len(splits.held_out))
     held_out = splits.held_out[index]
     splits = splits.only(split)
-    (parts,) = splits.parts_of(rows.values, y)
+    (parts,) = splits.codes(rows)
     train, test = splits.trains(held_out)[parts], parts == held_out
     statistics = statistics_for(
-        rows.some(train), request.needs, request.solver, precision=request.precision, standardize=request.standardize,
-        class_weight=request.class_weight, sizes=request.sizes, charging=meter.charging_owner,
+        some_rows(rows, train), request.needs, request.solver, precision=request.precision,
+        standardize=request.standardize, class_weight=request.class_weight, sizes=request.sizes,
+        charging=meter.charging_owner,
     )  # fmt: skip
     reductions = fit_reductions(statistics, request, meter)
     # In few columns the scatter of each class may fit, and classifiers weigh classes by their rows.
     if statistics.moments.pooled or request.class_weight is not None:
         reductions = reductions.without_moments()
     meter.turn(ERRORS)
-    part = Part(reductions.reduced(X), y, train, test, rows.groups, rows.batch.weight)
+    part = Part(replace(rows, X=reductions.reduced(rows.X)), train, test)
     scores = score(reductions.items, classifiers, classifiers.specs, part, meter)
     margins, notes = [], classifiers.notes + scores.notes
     with meter.charging(MARGINS):
         if request.margins:
             own = statistics if request.class_weight is None else None
-            margins = margin_records(X, part, reductions, classifiers, scores.fitted, own)
-            notes = notes + margin_notes(margins, classifiers, issparse(X) and reductions.scale is not None)
+            margins = margin_records(rows.X, part, reductions, classifiers, scores.fitted, own)
+            notes = notes + margin_notes(margins, classifiers, issparse(rows.X) and reductions.scale is not None)
     return split_record(splits, index, scores.lines, reductions, margins=margins, seconds=meter.seconds, notes=notes)

@@ -159,20 +159,20 @@ def margin_records(
     specs = margin_classifiers(classifiers, fitted, len(reductions.items), issparse(X))
     if not specs:
         return []
-    weights, before = part.trained["weights"], dict[str, FittedClassifier]()
+    train, before = part.rows.take(part.train), dict[str, FittedClassifier]()
     # What lda leaves out depends on the columns, whose scatter few rows do not form: scikit-learn does without.
-    wide = np.count_nonzero(part.train) < X.shape[1] and weights is None  # scikit-learn's takes none
+    wide = len(train) < X.shape[1] and train.weight is None  # scikit-learn's takes none
     if all(is_from_moments(spec) and not (wide and spec.name == "lda") for spec in specs):
         if statistics is None or statistics.approximation or statistics.precision != "double":
-            statistics = _columns_of(reductions.standardized(X[part.train]), part.y[part.train], weights)
+            statistics = _columns_of(reductions.standardized(X[part.train]), train)
         before |= rules_of_columns(statistics, specs)
     else:
-        train, y = reductions.standardized(X[part.train]), part.y[part.train]
+        rows = Batch.of_arrays(reductions.standardized(X[part.train]), label=train.label, weight=train.weight)
         for spec in specs:
             own = ClassifierSection(name=LDA, options=spec.options, label=spec.label) if spec.name == "lda" else spec
-            before[spec.label] = classifiers.fit_rows(own, train, y, weights=weights)
-    rows = reductions.standardized(X[part.test])
-    return records_of_rows(specs, before, fitted, rows, part.Z[part.test], reductions.items, part.y[part.test])
+            before[spec.label] = classifiers.fit_rows(own, rows)
+    held_out, Z = reductions.standardized(X[part.test]), part.rows.X[part.test]
+    return records_of_rows(specs, before, fitted, held_out, Z, reductions.items, part.rows.label[part.test])
 
 
 def records_of_rows(
@@ -239,9 +239,9 @@ def margin_notes(records: Sequence[dict[str, Any]], classifiers: Classifiers, of
     ]
 
 
-def _columns_of(X: NDArray, y: NDArray, weights: NDArray | None) -> Statistics:
-    """Return statistics of rows with one scatter within all classes, in double precision."""
-    batch, classes = Batch.of_arrays(X, rows_in_memory(X, uri="rows that train"), label=y, weight=weights), np.unique(y)
+def _columns_of(X: NDArray, rows: Batch) -> Statistics:
+    """Return statistics of rows in the original columns with one scatter within all classes, in double precision."""
+    batch, classes = replace(rows, table=rows_in_memory(X, uri="rows that train"), X=X), np.unique(rows.label)
     if len(X) < X.shape[1]:
         return wide_statistics(batch, classes)
     adder = ChunkAdder(len(classes), X.shape[1], X.dtype, "double", np.ones((1, len(classes))))

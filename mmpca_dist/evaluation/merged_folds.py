@@ -15,34 +15,28 @@ from numpy.typing import NDArray
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MOMENTS, Meter, owners_of
 from mmpca_dist.evaluation.margins import rules_of_columns
 from mmpca_dist.evaluation.reduced_rows import check_rows, score_rows
-from mmpca_dist.evaluation.reductions import Reductions, fit_reductions
+from mmpca_dist.evaluation.reductions import fit_reductions
 from mmpca_dist.evaluation.request import Classifiers, EvaluationRequest
 from mmpca_dist.evaluation.sampled_margins import Sampling, sampled_margins
 from mmpca_dist.evaluation.scorers import Rules, Scorer, make_scorer, score_all
 from mmpca_dist.evaluation.scores import naming, split_record
 from mmpca_dist.evaluation.splits import PartSizes, Splits
 from mmpca_dist.methods.base.statistics_for import with_nearest_pairs
-from mmpca_dist.neighbors.layout_size import fits_memory
+from mmpca_dist.neighbors.options import fits_memory
 from mmpca_dist.passes.census import Census, count_labels
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.scratch import open_scratch
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments, is_from_moments
 from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.predictors.specification import Rule
+from mmpca_dist.statistics import fold_moments
 from mmpca_dist.statistics.class_weights import weighted_by_class
-from mmpca_dist.statistics.fold_moments import (
-    earlier_moments,
-    moments_of_parts,
-    training_moments,
-    weights_of_parts,
-    with_counted_scatter,
-)
+from mmpca_dist.statistics.from_rows import take_moments
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments, use_pooled
-from mmpca_dist.statistics.moments_pass import take_moments
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.widened_rows import adjusted_rows
-from mmpca_dist.statistics.working_statistics import Statistics, tall_statistics
+from mmpca_dist.statistics.working_statistics import ColumnStatistics, Statistics, tall_statistics
 from mmpca_dist.tables.batch import Batch
 
 
@@ -81,9 +75,9 @@ class SplitMoments:
     def training(self) -> Iterator[tuple[ClassMoments, NDArray[np.float64] | None]]:
         """Yield the moments and medians of what trains while each of the H parts is held out."""
         merged = (
-            enumerate(earlier_moments(self.parts), 1)
+            enumerate(fold_moments.earlier_moments(self.parts), 1)
             if self.splits.forward
-            else enumerate(training_moments(self.parts))
+            else enumerate(fold_moments.training_moments(self.parts))
         )
         for part, moments in merged:
             if part not in self.splits.held_out:
@@ -91,8 +85,19 @@ class SplitMoments:
             index = self.splits.held_out.index(part)
             if self.counted is not None:
                 trained = [self.parts[p] for p in np.flatnonzero(self.splits.trains(part))]
-                moments = with_counted_scatter(moments, trained, self.counted[index])
+                moments = fold_moments.with_counted_scatter(moments, trained, self.counted[index])
             yield moments, None if self.medians is None else self.medians[index]
+
+    def statistics(self, request: EvaluationRequest) -> Iterator[ColumnStatistics]:
+        """Yield the statistics of what trains while each of the H parts is held out."""
+        precision, standardize, class_weight = request.precision, request.standardize, request.class_weight
+        for number, (moments, medians) in enumerate(self.training(), self.splits.first):
+            by_class = by_pairing(medians, request.needs.medians)
+            with naming(number):
+                statistics = tall_statistics(
+                    moments, by_class, precision=precision, standardize=standardize, class_weight=class_weight
+                )
+            yield statistics
 
 
 def moments_by_fold(
@@ -122,7 +127,7 @@ def moments_by_fold(
         units = count_labels(view, rows.spans, replace(rows, progress=None)).units
         sets = np.concatenate([np.kron(train[None], medians_of) for train in trains]).astype(bool)
     if pooled:
-        weights = weights_of_parts(trains, splits.totals[0], by_counts=ClassWeighting.OTHERS in weightings)
+        weights = fold_moments.weights_of_parts(trains, splits.totals[0], by_counts=ClassWeighting.OTHERS in weightings)
     cells = Census(np.arange(n_classes * n_parts), counts.T.ravel(), units)
     merged, medians = take_moments(
         replace(rows, dataset=view, census=cells), precision=precision, weights=weights, medians_of=sets
@@ -130,7 +135,7 @@ def moments_by_fold(
     if medians is not None:
         medians = medians.reshape(len(trains), -1, rows.dataset.n_features)
     counted = merged.scatters[n_parts:] if pooled and len(merged.scatters) > n_parts else None
-    return SplitMoments(splits, moments_of_parts(merged, splits.classes, n_parts), counted, medians)
+    return SplitMoments(splits, fold_moments.moments_of_parts(merged, splits.classes, n_parts), counted, medians)
 
 
 def evaluate_parts(rows: Rows, splits: Splits, request: EvaluationRequest) -> Iterator[dict[str, Any]]:
@@ -150,26 +155,27 @@ def evaluate_parts(rows: Rows, splits: Splits, request: EvaluationRequest) -> It
     for index, statistics in enumerate(_training_statistics(rows, splits, request, meter)):
         with naming(splits.first + index):
             trained.append(_Trained.of(statistics, request, splits.held_out[index], meter))
-            check_rows(trained[-1].reductions.items, rows.dataset.n_rows, classifiers)
+            check_rows(trained[-1].scorer.reductions.items, rows.dataset.n_rows, classifiers)
         rows.tell_work("fit methods", len(trained), len(splits.held_out))
     with meter.charging(ERRORS):
         errors, sample = score_all(rows, splits, [fold.scorer for fold in trained], "score", sampling)
-        of_rows = score_rows(rows, splits, [fold.reductions for fold in trained], classifiers, meter)
+        of_rows = score_rows(rows, splits, [fold.scorer.reductions for fold in trained], classifiers, meter)
     shared = {what: seconds / len(trained) for what, seconds in meter.seconds.items()}
-    for index, (fold, scores, part) in enumerate(zip(trained, of_rows, splits.held_out, strict=True)):
+    for index, (fold, scores) in enumerate(zip(trained, of_rows, strict=True)):
+        part, reductions = fold.scorer.part, fold.scorer.reductions
         margins: dict[str, Any] = {"margins": []}
         notes = classifiers.notes + scores.notes
         begin = time.perf_counter()
-        if sampling is not None and sample is not None:
+        if sampling is not None:
             fitted = {**fold.rules, **scores.fitted}
             with naming(splits.first + index):
-                margins = sampled_margins(sample, sampling, part, fold.reductions, classifiers, fold.before, fitted)
+                margins = sampled_margins(sample, sampling, part, reductions, classifiers, fold.before, fitted)
             notes += sampling.notes(classifiers, margins["margins"])
             rows.tell_work("measure margins", index + 1, len(trained))
         lines = fold.in_order(fold.scorer.lines(errors[index]) + scores.lines, classifiers)
         seconds = {**shared, MARGINS: shared.get(MARGINS, 0.0) + time.perf_counter() - begin}
         read = {} if index else dict(meter.n_bytes)
-        yield split_record(splits, index, lines, fold.reductions, seconds=seconds, read=read, notes=notes, **margins)
+        yield split_record(splits, index, lines, reductions, seconds=seconds, read=read, notes=notes, **margins)
 
 
 def _training_statistics(rows: Rows, splits: Splits, request: EvaluationRequest, meter: Meter) -> Iterator[Statistics]:
@@ -214,31 +220,23 @@ def _trains(batch: Batch, splits: Splits, part: int) -> NDArray[np.bool_]:
 
 
 def _merged_statistics(rows: Rows, splits: Splits, request: EvaluationRequest, meter: Meter) -> Iterator[Statistics]:
-    needs, precision, specs = request.needs, request.precision, request.classifiers.specs
+    needs, specs = request.needs, request.classifiers.specs
     by_part = moments_by_fold(
         rows,
         splits,
-        precision=precision,
+        precision=request.precision,
         medians_of=median_sets(len(splits.classes), *needs.medians),
         pooled=scatters_of_parts(splits, rows.dataset.n_features, needs.scatters, specs) < splits.counts[0].size,
         weightings=needs.scatters,
     )
     meter.turn(MOMENTS)  # whatever passes came last
-    standardize, class_weight = request.standardize, request.class_weight
-    for number, (moments, medians) in enumerate(by_part.training(), splits.first):
-        by_class = by_pairing(medians, needs.medians)
-        with naming(number):
-            statistics = tall_statistics(
-                moments, by_class, precision=precision, standardize=standardize, class_weight=class_weight
-            )
-        yield statistics
+    yield from by_part.statistics(request)
 
 
 @dataclass(frozen=True)
 class _Trained:
-    """The fits while a part is held out: reductions, classifiers, and those of them that tell margins."""
+    """The fits while a part is held out: classifiers of reduced rows, and those of them that tell margins."""
 
-    reductions: Reductions
     scorer: Scorer
     rules: Rules
     before: Mapping[str, LinearRule]
@@ -250,18 +248,21 @@ class _Trained:
         for position, item in enumerate(reductions.items):
             with meter.charging(item.method):
                 for spec in classifiers.from_moments:
-                    assert item.moments is not None  # noqa: S101  (merged statistics are of all columns)
-                    rules[position, spec.label] = fit_from_moments(spec, item.moments())
+                    rule: Rule | None = None if item.used else item.own
+                    if rule is None:
+                        assert item.moments is not None  # noqa: S101  (merged statistics are of all columns)
+                        rule = fit_from_moments(spec, item.moments())
+                    rules[position, spec.label] = rule
         dtype = np.float32 if request.precision == "single" else np.float64
         scorer = make_scorer(part, statistics, reductions, classifiers, rules, dtype)
         with meter.charging(MARGINS):
             specs = [spec for spec in request.measuring if is_from_moments(spec)]
             before = rules_of_columns(statistics.unweighted, specs) if specs else {}
         kept = {key: rule for key, rule in rules.items() if key[1] in before}
-        return cls(reductions.without_moments(), scorer, kept, before)
+        return cls(scorer, kept, before)
 
     def in_order(self, lines: list[dict[str, Any]], classifiers: Classifiers) -> list[dict[str, Any]]:
         """Return lines by method, size and classifier."""
         by_key = {(line["method"], line["n_components"], line["classifier"]): line for line in lines}
-        items = self.reductions.items
+        items = self.scorer.reductions.items
         return [by_key[i.method, i.n_components, spec.label] for i in items for spec in classifiers.specs]

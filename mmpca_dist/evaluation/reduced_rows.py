@@ -31,8 +31,9 @@ from mmpca_dist.passes.tree_reduction import concatenated
 from mmpca_dist.passes.units import read_batch, read_batches
 from mmpca_dist.predictors import out_of_core
 from mmpca_dist.predictors.classifiers import ClassifierSection
-from mmpca_dist.predictors.fits import FittedClassifier, convergence_notes, linear_parts
+from mmpca_dist.predictors.fits import FittedClassifier, convergence_notes, fit_rows, linear_parts
 from mmpca_dist.predictors.specification import CLASSIFIERS
+from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span
 
@@ -84,15 +85,11 @@ def score_rows(
     if lazy:
         errors, _ = score_all(rows, splits, [scorer for _, _, scorer in lazy], "classify")
         for (index, large, scorer), counts in zip(lazy, errors, strict=True):
-            _add(scores[index], _scores_of(scorer, counts[: len(scorer.scored)], classifiers), large)
+            models, n_specs = scorer.of_reduced, len(classifiers.from_rows)
+            fitted = {(number // n_specs, scorer.scored[number][1].label): model for number, model in models.items()}
+            lines = scorer.lines(counts[: len(scorer.scored)])
+            _add(scores[index], Scores(lines, fitted, convergence_notes(models.values())), large)
     return scores
-
-
-def _scores_of(scorer: Scorer, errors: NDArray[np.int64], classifiers: Classifiers) -> Scores:
-    """Return the scores of classifiers that learnt block by block."""
-    specs, models = classifiers.from_rows, scorer.of_reduced
-    fitted = {(number // len(specs), specs[number % len(specs)].label): model for number, model in models.items()}
-    return Scores(scorer.lines(errors), fitted, convergence_notes(models.values()))
 
 
 def _add(scores: Scores, others: Scores, positions: Sequence[int]) -> None:
@@ -148,28 +145,24 @@ def _gather(
     projections = [share.reductions.only(share.columns) for share in shares]
     task = partial(_gather_span, splits=splits, projections=projections)
     arrays = rows.pass_over(task, concatenated, "gather")
-    labels, parts, groups, weights, *reduced = arrays
-    del arrays
+    reduced = [arrays.pop(str(number)) for number in range(len(shares))]
     for share in shares:
-        Z, reduced = reduced[0], reduced[1:]  # let go of one after the other
-        held_out = splits.held_out[share.index]
-        train, test = splits.trains(held_out)[parts], parts == held_out
-        own = None if splits.weights is None else weights
-        yield share, Part(Z, labels, train, test, groups if splits.grouped else None, own)
+        batch = Batch.of_arrays(reduced.pop(0), **arrays)  # let go of one after the other
+        parts, held_out = batch.roles["part"], splits.held_out[share.index]
+        yield share, Part(batch, splits.trains(held_out)[parts], parts == held_out)
 
 
-def _gather_span(dataset: Dataset, span: Span, *, splits: Splits, projections: list[Reductions]) -> tuple[NDArray, ...]:
-    """Return labels, parts, groups and weights (empty where there are none), and the rows of every projection."""
+def _gather_span(dataset: Dataset, span: Span, *, splits: Splits, projections: list[Reductions]) -> dict[str, NDArray]:
+    """Return labels, parts, and groups and weights where there are any, and the rows of every projection by number."""
     reduced: list[list[NDArray[np.float64]]] = [[] for _ in projections]
     for unit in read_batches(dataset, span, ()):
         for blocks, reductions in zip(reduced, projections, strict=True):
             # A product for each, so that the bits do not tell how many shared the pass.
             blocks.append(reductions.reduced(unit.X))
-    batch = dataset.batch(span.start, span.stop, X=False)
-    (parts,) = splits.codes(batch)
-    groups = splits.groups(span.start, span.stop)
-    beside = [np.zeros(0) if values is None else values for values in (groups, batch.weight)]
-    return batch.label, parts, *beside, *map(np.concatenate, reduced)
+    batch = splits.valued(dataset.batch(span.start, span.stop, X=False, roles=("label", "weight")))
+    roles = {name: batch.roles[name] for name in ("label", "group", "weight") if name in batch.roles}
+    (roles["part"],) = splits.codes(batch)
+    return roles | {str(number): np.concatenate(blocks) for number, blocks in enumerate(reduced)}
 
 
 def _fit_by_blocks(
@@ -182,7 +175,7 @@ def _fit_by_blocks(
     rows in memory, and so is what comes of them. Return what counts the errors on the part held out.
     """
     task = partial(_code_labels, splits=splits, part=part)
-    codes, sizes = replace(rows, progress=None).pass_over_columns(task, _join_codes, "codes")
+    codes, sizes = replace(rows, progress=None).pass_over_columns(task, concatenated, "codes")
     scored: list[tuple[Reduction, ClassifierSection]] = []
     models: dict[int, FittedClassifier] = {}
     for item in items:
@@ -190,19 +183,20 @@ def _fit_by_blocks(
         with meter.charging(item.method), _computing_on(rows.scheduler):
             Z = _training_rows(rows, read, sizes, item.used)
             for spec in classifiers.from_rows:
-                fitted = classifiers.fit_rows(spec, Z, codes, on_pass=lambda: rows.begins("fit", rows.dataset.n_bytes))
+                C = classifiers.penalties.get(spec.label)
+                fitted = fit_rows(spec, Z, codes, C, on_pass=lambda: rows.begins("fit", rows.dataset.n_bytes))
                 models[len(models)] = replace(fitted, classes=splits.classes)
-                scored.append((replace(item, moments=None), spec))
-    return Scorer(part, scored, models, reductions.without_moments(), splits.classes)
+                scored.append((item, spec))
+    return Scorer(part, scored, models, reductions, splits.classes)
 
 
-def _training_rows(rows: Rows, read: Callable[..., NDArray], sizes: Sequence[int], width: int) -> da.Array:
+def _training_rows(rows: Rows, read: Callable[..., NDArray], sizes: NDArray[np.intp], width: int) -> da.Array:
     """Return the reduced rows that train, shape (n, K): a pass reads every unit once."""
     shared = dask.delayed(read, pure=False, traverse=False)
     units = [unit for span in rows.spans for unit in span.units]
     pieces = [
         da.from_delayed(shared(start, stop), (size, width), dtype=np.float64)
-        for (start, stop), size in zip(units, sizes, strict=True)
+        for (start, stop), size in zip(units, sizes.tolist(), strict=True)
         if size
     ]
     return da.concatenate(pieces).rechunk((LIMITS.training_block_rows, -1))
@@ -215,17 +209,13 @@ def _computing_on(scheduler: Scheduler) -> AbstractContextManager:
     return out_of_core.computing_on(scheduler.client) if isinstance(scheduler, Cluster) else nullcontext()
 
 
-def _join_codes(left: tuple[NDArray, list[int]], right: tuple[NDArray, list[int]]) -> tuple[NDArray, list[int]]:
-    return np.concatenate([left[0], right[0]]), left[1] + right[1]
-
-
-def _code_labels(dataset: Dataset, span: Span, *, splits: Splits, part: int) -> tuple[NDArray, list[int]]:
+def _code_labels(dataset: Dataset, span: Span, *, splits: Splits, part: int) -> tuple[NDArray, NDArray[np.intp]]:
     """Return the classes of the rows that train, and how many of them each reading unit has."""
     codes, dtype = [], np.min_scalar_type(len(splits.classes))
     for start, stop in span.units:
         batch = dataset.batch(start, stop, X=False, roles=("label",))
         codes.append(batch.take(splits.training(batch, part)[0]).codes(splits.classes).astype(dtype))
-    return np.concatenate(codes), [len(of_unit) for of_unit in codes]
+    return np.concatenate(codes), np.asarray([len(of_unit) for of_unit in codes], np.intp)
 
 
 def _read_training(

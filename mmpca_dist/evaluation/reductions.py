@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from mmpca_dist.errors import NoComponentsError
 from mmpca_dist.evaluation.cost_meter import Meter
-from mmpca_dist.evaluation.request import EvaluatedMethod, EvaluationRequest
+from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.traits import Fitted
 from mmpca_dist.methods.base.transform import projected
-from mmpca_dist.predictors.linear import LinearRule, rule_of_scores
+from mmpca_dist.predictors.linear import LinearRule, rule_of_scores, rule_of_shares
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.column_units import in_units
@@ -39,7 +40,7 @@ class Reduction:
     used: int
     """Components that there are."""
     own: LinearRule | None = None
-    """The method's own classifier of its reduced rows, where it has one."""
+    """Its own classifier of its reduced rows, where it has one; without components that of the largest class."""
     converged: bool = True
     """Whether its passes ended within the tolerance of the method."""
     at_edge: bool = False
@@ -136,33 +137,37 @@ class _Stack:
 def fit_reductions(statistics: Statistics, request: EvaluationRequest, meter: Meter) -> Reductions:
     """Fit all methods of an evaluation at all its sizes.
 
-    ``statistics`` are of the rows that train. Each method is charged with its solution. Raises InputError for a method
-    that finds no component at all.
+    ``statistics`` are of the rows that train. Each method is charged with its solution. A method that finds no
+    component has none of any size, and its reason is a caution.
     """
-    unreduced = [method for method in request.methods if not method.method.reduces]
-    reducing = [method for method in request.methods if method.method.reduces]
+    labels = list(request.methods)
+    unreduced = [label for label in labels if label in request.unreduced]
+    reducing = [label for label in labels if label not in request.unreduced]
     first = _fitted(reducing or unreduced, statistics, request, meter)
     if not reducing or not unreduced:
         return first
     behind = _fitted(unreduced, statistics, request, meter)
     width = first.matrix.shape[1]
     items = first.items + [replace(item, columns=item.columns + width) for item in behind.items]
-    labels = [method.label for method in request.methods]
     items.sort(key=lambda item: labels.index(item.method))
     return replace(first, items=items, unreduced=replace(behind, items=[]))
 
 
-def _fitted(
-    methods: Sequence[EvaluatedMethod], statistics: Statistics, request: EvaluationRequest, meter: Meter
-) -> Reductions:
+def _fitted(labels: Sequence[str], statistics: Statistics, request: EvaluationRequest, meter: Meter) -> Reductions:
     """Return methods that share their products; one that reduces nothing is fitted for the largest size alone."""
     stack, items = _Stack(), []
     means: list[tuple[NDArray[np.intp], NDArray[np.float64] | None, Any]] = []
     exact = statistics.approximation is None
-    for method in methods:
-        wanted, sizes = (request.sizes, ()) if method.method.reduces else (request.sizes[-1:], tuple(request.sizes))
-        with meter.charging(method.label):
-            for size, reducer in _sizes(partial(request.reducer, method), statistics, wanted):
+    for label in labels:
+        kept = label in request.unreduced
+        wanted, sizes = (request.sizes[-1:], tuple(request.sizes)) if kept else (request.sizes, ())
+        with meter.charging(label):
+            try:
+                fits = list(_sizes(partial(request.reducer, label), statistics, wanted))
+            except NoComponentsError as error:
+                items += [_without_components(label, size, sizes, statistics, error) for size in wanted]
+                continue
+            for size, reducer in fits:
                 fitted, (matrix, mean, offset) = reducer.fitted(), reducer.projection()
                 columns = stack.add(matrix)
                 moments = (
@@ -170,32 +175,21 @@ def _fitted(
                 )
                 items.append(
                     Reduction(
-                        method.label, size, columns, moments, fitted.used, _own_rule(reducer, fitted),
+                        label, size, columns, moments, fitted.used, _own_rule(reducer, fitted),
                         not fitted.unconverged, bool(fitted.edges), list(fitted.cautions), sizes,
                     )
                 )  # fmt: skip
                 means.append((columns, mean, offset))
-    matrix = np.concatenate(stack.blocks, axis=1)
-    return Reductions(
-        matrix,
-        items=items,
-        scale=statistics.scale,
-        adjustment=statistics.adjustment,
-        **_shared_mean(matrix, means),
-    )
-
-
-def _shared_mean(
-    matrix: NDArray[np.float64], means: Sequence[tuple[NDArray[np.intp], NDArray[np.float64] | None, Any]]
-) -> dict[str, Any]:
-    """Return the mean that all methods subtract, or None and offsets of those that do; and offsets of their own."""
-    mean = None if any(mean is None for _, mean, _ in means) else means[0][1]
-    offset = np.zeros(matrix.shape[1])
-    for columns, subtracted, own in means:
-        offset[columns] = 0 if own is None else own
-        if mean is None and subtracted is not None:
-            offset[columns] += subtracted @ matrix[:, columns]
-    return {"mean": mean, "offset": offset if offset.any() else None}
+    matrix = np.concatenate(stack.blocks or [np.zeros((statistics.n_features, 0))], axis=1)
+    # The mean that all methods subtract, or offsets of those that do.
+    shared = None if not means or any(mean is None for _, mean, _ in means) else means[0][1]
+    offsets = np.zeros(matrix.shape[1])
+    for columns, mean, offset in means:
+        offsets[columns] = 0 if offset is None else offset
+        if shared is None and mean is not None:
+            offsets[columns] += mean @ matrix[:, columns]
+    some = offsets if offsets.any() else None
+    return Reductions(matrix, shared, items, statistics.scale, some, statistics.adjustment)
 
 
 def _sizes(
@@ -211,6 +205,13 @@ def _sizes(
         reducer = copy.copy(largest)
         reducer.shorten(min(size, len(largest.components_)))
         yield size, reducer
+
+
+def _without_components(
+    label: str, size: int, sizes: tuple[int, ...], statistics: Statistics, error: NoComponentsError
+) -> Reduction:
+    own = None if statistics.moments.targets is not None else rule_of_shares(statistics.unweighted.moments)
+    return Reduction(label, size, np.arange(0), None, 0, own, cautions=[str(error)], sizes=sizes)
 
 
 def _own_rule(reducer: MomentReducer, fitted: Fitted) -> LinearRule | None:

@@ -18,7 +18,6 @@ from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.evaluation.tables import REGRESSION
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.statistics.moments import ClassMoments
-from mmpca_dist.statistics.working_statistics import tall_statistics
 
 SINGULAR = 1e-12
 """Components depend on one another where so small a share of their scatter is left."""
@@ -35,10 +34,8 @@ def evaluate_regressions(rows: Rows, splits: Splits, request: EvaluationRequest)
     rows = replace(rows, on_pass=meter.on_pass)
     rows_held_out = splits.totals[0].sum(axis=0).tolist()
     by_part = moments_by_fold(rows, splits, precision=request.precision)
-    for index, (part, (training, _)) in enumerate(zip(splits.held_out, by_part.training(), strict=True)):
-        meter.turn(MOMENTS)
+    for index, (part, statistics) in enumerate(zip(splits.held_out, by_part.statistics(request), strict=True)):
         with naming(splits.first + index):
-            statistics = tall_statistics(training, precision=request.precision, standardize=request.standardize)
             reductions = fit_reductions(statistics, request, meter)
             held_out, fitted = statistics.adjusted(by_part.parts[part]), statistics.in_columns
             lines = []
@@ -52,9 +49,10 @@ def evaluate_regressions(rows: Rows, splits: Splits, request: EvaluationRequest)
         meter.turn(MOMENTS)
         left, _ = _errors(fitted, held_out, np.zeros((fitted.n_features, 0)))
         seconds, meter.seconds = meter.seconds, {}
+        is_constant = held_out.targets is not None and not np.diagonal(held_out.targets.squares).all()
         record = split_record(
             splits, index, lines, reductions, seconds=seconds, read={} if index else dict(meter.n_bytes),
-            notes=[CONSTANT] if _constant(held_out) else [], margins=[],
+            notes=[CONSTANT] if is_constant else [], margins=[],
         )  # fmt: skip
         yield {**record, "guessed": left * record["rows"]}
         rows.tell_work("fit methods", index + 1, len(splits.held_out))
@@ -74,11 +72,6 @@ def _errors(fitted: ClassMoments, held_out: ClassMoments, A: NDArray[np.float64]
     totals = np.diagonal(own.squares)
     left = np.divide(squares, totals, out=np.ones(len(squares)), where=totals > 0)
     return float(left.mean()), float(np.sqrt(np.maximum(squares, 0) / held_out.total).mean())
-
-
-def _constant(moments: ClassMoments) -> bool:
-    """Tell whether a target does not vary."""
-    return moments.targets is not None and not np.diagonal(moments.targets.squares).all()
 
 
 def _least_squares(scatter: NDArray[np.float64], cross: NDArray[np.float64]) -> NDArray[np.float64]:

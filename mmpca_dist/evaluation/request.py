@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
-from numpy.typing import NDArray
+from sklearn.base import clone
 
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.evaluation.splits import PartSizes
 from mmpca_dist.methods.base.reducer import MomentReducer
-from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.predictors.classifiers import ClassifierSection, is_from_moments
 from mmpca_dist.predictors.fits import FittedRows, choose_C, fit_rows
 from mmpca_dist.statistics.class_weights import ClassWeight
-
-
-class EvaluatedMethod(Protocol):
-    """A method with its options."""
-
-    @property
-    def label(self) -> str:
-        """Its name in results."""
-
-    @property
-    def method(self) -> Method:
-        """Its specification."""
-
-    @property
-    def needs(self) -> Needs:
-        """Its needs of the rows."""
-
-    def reducer(self, n_components: int | None, **shared: Any) -> MomentReducer:
-        """Return its estimator, with parameters that all methods share."""
+from mmpca_dist.tables.batch import Batch
 
 
 @dataclass(frozen=True)
@@ -73,26 +53,22 @@ class Classifiers:
             "(C: auto): errors may be too low. C: nested chooses it from the rows that train alone."
         ]
 
-    def fit_rows(
-        self,
-        spec: ClassifierSection,
-        Z: Any,
-        y: NDArray,
-        groups: NDArray | None = None,
-        weights: NDArray | None = None,
-        on_pass: Callable[[], None] | None = None,
-    ) -> FittedRows:
+    def fit_rows(self, spec: ClassifierSection, rows: Batch) -> FittedRows:
         """Fit a classifier to reduced rows that train, with its penalty, which is chosen first where it is nested."""
-        nested = spec.C == "nested"
-        penalties = choose_C([spec], Z, y, groups, weights, seed=self.seed) if nested else self.penalties
-        return fit_rows(spec, Z, y, penalties.get(spec.label), weights, on_pass)
+        X, y, penalties = rows.X, rows.label, self.penalties
+        if spec.C == "nested":
+            penalties = choose_C([spec], X, y, rows.roles.get("group"), rows.weight, seed=self.seed)
+        return fit_rows(spec, X, y, penalties.get(spec.label), rows.weight)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationRequest:
     """The methods and classifiers that are evaluated, on which parts, and how."""
 
-    methods: Sequence[EvaluatedMethod]
+    methods: Mapping[str, MomentReducer]
+    """Estimators by their labels in results, in order."""
+    unreduced: frozenset[str]
+    """Those that keep all columns."""
     sizes: Sequence[int]
     """Numbers of components of each method, ascending."""
     needs: Needs
@@ -109,10 +85,9 @@ class EvaluationRequest:
     class_weight: ClassWeight = None
     solver: SolverOptions = field(default_factory=SolverOptions)
 
-    def reducer(self, method: EvaluatedMethod, n_components: int) -> MomentReducer:
-        """Return the estimator of a method."""
-        by_class = {} if self.class_weight is None else {"class_weight": self.class_weight}
-        return method.reducer(n_components, standardize=self.standardize, precision=self.precision, **by_class)
+    def reducer(self, label: str, n_components: int) -> MomentReducer:
+        """Return the estimator of a method for so many components."""
+        return clone(self.methods[label]).set_params(n_components=n_components)
 
     @property
     def n_classes(self) -> int:
@@ -141,7 +116,7 @@ class EvaluationRequest:
     @property
     def n_models(self) -> int:
         """Methods and sizes; what reduces nothing is scored once."""
-        return sum(len(self.sizes) if each.method.reduces else 1 for each in self.methods)
+        return len(self.unreduced) + (len(self.methods) - len(self.unreduced)) * len(self.sizes)
 
     @property
     def nested(self) -> bool:

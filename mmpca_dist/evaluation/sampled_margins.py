@@ -7,7 +7,7 @@ sample of few rows is all of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,9 @@ from mmpca_dist.evaluation.scores import Fitted
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.evaluation.thresholds import mix, row_hashes, row_mixes
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.passes.serialization import storable
 from mmpca_dist.predictors.fits import FittedClassifier
 from mmpca_dist.predictors.linear import LinearRule
+from mmpca_dist.tables.batch import Batch
 
 LEAST_ROWS = 64
 """Rows of a part that is measured, and of a class that is fitted to, however wide the rows are."""
@@ -38,6 +38,11 @@ def sampled_rows(n_rows: int, n_features: int, n_parts: int, n_classes: int, *, 
     affordable = LIMITS.margin_sample_bytes // (8 * n_features)
     measured = n_parts * max(min(LIMITS.margin_rows, affordable // n_parts), LEAST_ROWS)
     return min(n_rows, measured + (affordable + n_classes * LEAST_ROWS if fitted else 0))
+
+
+Sample = Mapping[str, NDArray]
+"""Rows ``X`` (m, d) in the order of their numbers; ``hash``, ``part`` and ``code`` of the class, and ``group`` and
+``weight``, if there are any, (m,)."""
 
 
 @dataclass(frozen=True)
@@ -65,24 +70,21 @@ class Sampling:
                 fitted[code] = _largest_hash(max(affordable * count // int(counts.sum()), LEAST_ROWS), count)
         return cls(measured, fitted, splits)
 
-    def take(
-        self, start: int, X: NDArray, parts: NDArray, codes: NDArray[np.intp], weights: NDArray | None = None
-    ) -> Sample:
-        """Return the sample of consecutive rows, of which ``start`` is the first."""
-        hashes = row_hashes(row_mixes(start, start + len(X)), KEY)
+    def take(self, batch: Batch, parts: NDArray, codes: NDArray[np.intp]) -> Sample:
+        """Return the sample of consecutive rows, as of `Splits.valued`, given their parts and classes."""
+        hashes = row_hashes(row_mixes(batch.start, batch.stop), KEY)
         chosen = np.flatnonzero(hashes <= np.maximum(self.measured[parts], self.fitted[codes]))
-        groups = self.splits.groups(start, start + len(X))
-        groups = np.zeros(len(X), np.intp) if groups is None else groups
-        weights = np.ones(len(X)) if weights is None else weights
-        return Sample(X[chosen], hashes[chosen], parts[chosen], codes[chosen], groups[chosen], weights[chosen])
+        arrays = {"X": batch.X, "hash": hashes, "part": parts, "code": codes}
+        arrays |= {name: batch.roles[name] for name in ("group", "weight") if name in batch.roles}
+        return {name: each[chosen] for name, each in arrays.items()}
 
     def is_measured(self, sample: Sample, part: int) -> NDArray[np.bool_]:
         """Return which rows are measured while a part is held out."""
-        return (sample.parts == part) & (sample.hashes <= self.measured[part])
+        return (sample["part"] == part) & (sample["hash"] <= self.measured[part])
 
     def is_fitted_to(self, sample: Sample, part: int) -> NDArray[np.bool_]:
         """Return which rows classifiers are fitted to while a part is held out."""
-        return self.splits.trains(part)[sample.parts] & (sample.hashes <= self.fitted[sample.codes])
+        return self.splits.trains(part)[sample["part"]] & (sample["hash"] <= self.fitted[sample["code"]])
 
     def notes(self, classifiers: Classifiers, records: Sequence[dict[str, Any]]) -> list[str]:
         """Return what a reader must know of margins: why there are none, and that they are not those of all rows."""
@@ -106,19 +108,6 @@ def _largest_hash(size: int, count: int) -> np.uint64:
     return np.uint64(min((size << 64) // count, int(EVERY)))
 
 
-@storable
-@dataclass(frozen=True)
-class Sample:
-    """Rows ``X`` (m, d) in the order of their numbers; hashes, parts, codes of classes, groups and weights (m,)."""
-
-    X: NDArray
-    hashes: NDArray[np.uint64]
-    parts: NDArray
-    codes: NDArray[np.intp]
-    groups: NDArray[np.intp]
-    weights: NDArray[np.float64]
-
-
 def sampled_margins(
     sample: Sample,
     sampling: Sampling,
@@ -133,17 +122,16 @@ def sampled_margins(
     ``before`` are the classifiers in the (standardised) original columns, by label, that moments determine; others are
     fitted to the sample. ``fitted`` are those of reduced rows.
     """
-    measured, labels = sampling.is_measured(sample, part), sampling.splits.classes[sample.codes]
-    X, y = sample.X[measured], labels[measured]
+    measured, labels = sampling.is_measured(sample, part), sampling.splits.classes[sample["code"]]
+    X, y = sample["X"][measured], labels[measured]
     Z = reductions.reduced(X)
     specs, models = margin_classifiers(classifiers, fitted, len(reductions.items)), dict[str, FittedClassifier](before)
     train = sampling.is_fitted_to(sample, part)
-    groups = sample.groups[train] if sampling.splits.grouped else None
-    weights = sample.weights[train] if sampling.splits.weights is not None else None
+    rows = Batch.of_arrays(**{**sample, "label": labels}).take(train)
     for spec in specs:
         if spec.label not in models:
-            rows = reductions.standardized(sample.X[train])
-            models[spec.label] = classifiers.fit_rows(spec, rows, labels[train], groups, weights)
+            own = replace(rows, X=reductions.standardized(sample["X"][train]))
+            models[spec.label] = classifiers.fit_rows(spec, own)
     records = records_of_rows(specs, models, fitted, reductions.standardized(X), Z, reductions.items, y)
     sampled = len(X) < sampling.splits.counts[0, :, part].sum().item()
     return {"margins": records, "margin_rows": len(X), "sampled": sampled}

@@ -105,7 +105,8 @@ def make_scorer(
     part: int, statistics: Statistics, reductions: Reductions, classifiers: Classifiers, rules: Rules, dtype: Any
 ) -> Scorer:
     """Combine all classifiers from moments, of every method and size."""
-    scored = [(item, spec) for item in reductions.without_moments().items for spec in classifiers.from_moments]
+    reductions = reductions.without_moments()
+    scored = [(item, spec) for item in reductions.items for spec in classifiers.from_moments]
     centre, classes = statistics.mean, statistics.moments.classes
     n_decisions = sum(not item.sizes for item, _ in scored) * (1 if len(classes) == 2 else len(classes))
     numbers, weights, offsets = [], [], []
@@ -124,11 +125,11 @@ def make_scorer(
     product = None
     if numbers:
         product = _Product(numbers, centre, np.concatenate(weights, axis=1).astype(dtype), np.concatenate(offsets))
-    return Scorer(part, scored, of_reduced, reductions.without_moments(), classes, product)
+    return Scorer(part, scored, of_reduced, reductions, classes, product)
 
 
-Totals = tuple[NDArray, Sample | None]
-"""Errors, shape (H, R, 1 + C) or (H, R, 1), and rows to measure margins on."""
+Totals = tuple[NDArray, Sample]
+"""Errors, shape (H, R, 1 + C) or (H, R, 1), and rows to measure margins on; an empty mapping where none are sampled."""
 
 
 def score_all(
@@ -136,13 +137,12 @@ def score_all(
 ) -> Totals:
     """Count the errors of H scorers, of up to R classifiers each, in a pass of this name; and draw a sample of rows."""
     if sampling is None and not scorers[0].scored:
-        return np.zeros((len(scorers), 0)), None
+        return np.zeros((len(scorers), 0)), {}
     return rows.pass_over(partial(_score_span, splits=splits, scorers=scorers, sampling=sampling), _add, name)
 
 
 def _add(left: Totals, right: Totals) -> Totals:
-    sample = None if left[1] is None or right[1] is None else concatenated(left[1], right[1])
-    return left[0] + right[0], sample
+    return left[0] + right[0], concatenated(left[1], right[1])
 
 
 def _score_span(
@@ -152,10 +152,11 @@ def _score_span(
     most = max(len(scorer.scored) for scorer in scorers)
     errors, samples = error_counts((len(scorers), most), len(splits.classes), splits.weights is not None), []
     for batch in read_batches(dataset, span):
+        batch = splits.valued(batch)
         parts, codes = splits.codes(batch)[0], batch.codes(splits.classes)
         for h, scorer in enumerate(scorers):
             held_out = np.flatnonzero(parts == scorer.part)
             errors[h, : len(scorer.scored)] += scorer.count_errors(batch, codes, held_out)
         if sampling is not None:
-            samples.append(sampling.take(batch.start, batch.X, parts, codes, batch.weight))
-    return errors, concatenated(*samples) if samples else None
+            samples.append(sampling.take(batch, parts, codes))
+    return errors, concatenated(*samples) if samples else {}

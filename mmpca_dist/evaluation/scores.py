@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moment
 from mmpca_dist.predictors.fits import FittedClassifier, FittedRows, convergence_notes
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.statistics.from_rows import class_moments
+from mmpca_dist.tables.batch import Batch
 
 MAX_CLASSES = 50
 """Errors are counted by class, too, where there are at most so many."""
@@ -26,24 +27,11 @@ MAX_CLASSES = 50
 
 @dataclass(frozen=True)
 class Part:
-    """Reduced rows of a split: ``Z`` (n, M), labels ``y`` (n,), and which rows train and which are held out, (n,).
+    """Reduced rows of a split, ``X`` (n, M) of a batch, and which of them train and which are held out, (n,)."""
 
-    ``groups`` (n,) are numbers of groups of rows that belong together, and ``weights`` (n,) how often rows count, if
-    there are any.
-    """
-
-    Z: NDArray
-    y: NDArray
+    rows: Batch
     train: NDArray[np.bool_]
     test: NDArray[np.bool_]
-    groups: NDArray | None = None
-    weights: NDArray[np.float64] | None = None
-
-    @property
-    def trained(self) -> dict[str, Any]:
-        """Groups and weights of the rows that train."""
-        both = {"groups": self.groups, "weights": self.weights}
-        return {name: None if values is None else values[self.train] for name, values in both.items()}
 
 
 Fitted = Mapping[tuple[int, str], FittedClassifier]
@@ -116,25 +104,23 @@ def score(
     items: Sequence[Reduction], classifiers: Classifiers, specs: Sequence[ClassifierSection], part: Part, meter: Meter
 ) -> Scores:
     """Fit classifiers to the rows of a split that train, count errors on those held out, and charge each method."""
-    scores, trained = Scores(), part.trained
-    weights = None if part.weights is None else part.weights[part.test]
-    y_train, y_test = part.y[part.train], part.y[part.test]
-    classes, codes = np.unique(part.y, return_inverse=True)
+    scores, trained, tested = Scores(), part.rows.take(part.train), part.rows.take(part.test)
+    classes, codes = np.unique(part.rows.label, return_inverse=True)
     for position, item in enumerate(items):
         with meter.charging(item.method):
-            Z = part.Z[:, item.columns]
-            Z_train, Z_test = Z[part.train], Z[part.test]
+            Z = part.rows.X[:, item.columns]
+            trained, Z_test = replace(trained, X=Z[part.train]), Z[part.test]
             for spec in specs:
                 fitted: FittedClassifier
-                if spec.classifier.prefers_own and item.own is not None:
+                if item.own is not None and (spec.classifier.prefers_own or not item.used):
                     fitted = item.own
                 elif is_from_moments(spec):
-                    fitted = fit_from_moments(spec, _moments(item, Z_train, y_train, trained["weights"]))
+                    fitted = fit_from_moments(spec, _moments(item, trained))
                 else:
-                    fitted = classifiers.fit_rows(spec, Z_train, y_train, **trained)
+                    fitted = classifiers.fit_rows(spec, trained)
                 scores.fitted[position, spec.label] = fitted
-                wrong = fitted.predict(Z_test) != y_test
-                line = error_line(item, spec, count_wrong(wrong, weights, codes[part.test], len(classes)))
+                wrong = fitted.predict(Z_test) != tested.label
+                line = error_line(item, spec, count_wrong(wrong, tested.weight, codes[part.test], len(classes)))
                 scores.lines.append(
                     {**line, "C": fitted.C} if isinstance(fitted, FittedRows) and spec.C == "nested" else line
                 )
@@ -162,12 +148,12 @@ def count_wrong(
     return errors
 
 
-def _moments(item: Reduction, Z: NDArray, y: NDArray, weights: NDArray | None) -> ReducedMoments:
+def _moments(item: Reduction, rows: Batch) -> ReducedMoments:
     """Return the moments of reduced rows: from those of all columns, or from the rows where these do not tell them."""
     if item.moments is not None:
         return item.moments()
-    moments = class_moments(Z, y, precision="double", sample_weight=weights)
-    return ReducedMoments.of(moments, np.eye(Z.shape[1]), precision="double")
+    moments = class_moments(rows.X, rows.label, precision="double", sample_weight=rows.weight)
+    return ReducedMoments.of(moments, np.eye(rows.X.shape[1]), precision="double")
 
 
 @contextmanager

@@ -105,7 +105,15 @@ class Splits(PartSizes, ABC):
 
     def codes(self, batch: Batch) -> NDArray[np.int32]:
         """Return the part of rows in every split, shape (S, n); raise InputError for a label that is no class."""
-        return self.parts_of(self.values(batch.start, batch.stop), batch.label)
+        return self.parts_of(self.valued(batch).roles["value"], batch.label)
+
+    def valued(self, batch: Batch) -> Batch:
+        """Return a batch with the `values` of its rows as a role, and with ``group``, where rows are in groups."""
+        if "value" in batch.roles:
+            return batch
+        values = self.values(batch.start, batch.stop)
+        groups = {"group": values} if self.grouped else {}
+        return replace(batch, roles={**batch.roles, "value": values, **groups})
 
     def training(self, batch: Batch, part: int | None = None) -> NDArray[np.bool_]:
         """Return which rows train while a part (the first of ``held_out``) is held out, shape (S, n)."""
@@ -120,11 +128,7 @@ class Splits(PartSizes, ABC):
         """Return the part of rows in every split, shape (S, n), given their ``values`` and labels."""
 
     grouped = False
-    """Whether rows are in groups that belong together wherever rows are held out."""
-
-    def groups(self, start: int, stop: int) -> NDArray[np.intp] | None:
-        """Return the numbers of the groups of rows ``start`` to ``stop``; None where they are in none."""
-        return None
+    """Whether rows are in groups that belong together wherever rows are held out: their values are the numbers."""
 
     _by_split: ClassVar[tuple[str, ...]] = ("counts", "weights")
     """Attributes with an entry for each split."""
@@ -193,9 +197,6 @@ class ColumnSplits(Splits):
 
     def parts_of(self, values: NDArray, labels: NDArray) -> NDArray[np.int32]:
         return self.part_of_name[:, values]
-
-    def groups(self, start: int, stop: int) -> NDArray[np.intp] | None:
-        return self.values(start, stop) if self.grouped else None
 
 
 def share_splits(

@@ -79,7 +79,9 @@ def find_thresholds(rows: Rows, numbers: NumbersOfRows, n_series: int, sizes: ND
     settled = (rank == 0) | (rank == census.sizes[:, None])
     last = np.where(rank == 0, np.uint64(0), np.uint64(2**64 - 1))
     low, bits = np.zeros(shape, np.uint64), 64
-    largest_step = _step(int(np.prod(shape)), census.n_rows)
+    # As many bits a pass as memory permits, and no more than there is use for.
+    affordable = int(np.log2(max(LIMITS.split_count_bytes / (8 * int(np.prod(shape))), 1)))
+    largest_step = max(min(affordable, census.n_rows.bit_length() + 2), LEAST_STEP)
     while not settled.all():
         step = min(largest_step, bits)
         task = partial(_count_in_bins, classes=census.classes, numbers=numbers, low=low, bits=bits, step=step)
@@ -96,12 +98,6 @@ def find_thresholds(rows: Rows, numbers: NumbersOfRows, n_series: int, sizes: ND
         last[now] = low[now] + np.uint64((1 << bits) - 1)
         settled |= now
     return last
-
-
-def _step(n_thresholds: int, n_rows: int) -> int:
-    """Return how many bits a pass is to find: as many as memory permits, no more than there is use for."""
-    affordable = int(np.log2(max(LIMITS.split_count_bytes / (8 * n_thresholds), 1)))
-    return max(min(affordable, n_rows.bit_length() + 2), LEAST_STEP)
 
 
 def _count_in_bins(

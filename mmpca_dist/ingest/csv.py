@@ -5,43 +5,42 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-import itertools
-import lzma
 import math
 import re
 import shlex
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
-import fsspec.compression
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
-from fsspec.utils import infer_compression
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, instead_of
 from mmpca_dist.faults import Fault
 from mmpca_dist.ingest.csv_syntax import (
-    MISSING,
-    as_number,
+    SEPARATOR,
     column_uses,
     delimiter_of,
+    has_decimal_commas,
     is_header,
     open_quote,
+    rows_of,
     whole_numbers,
 )
-from mmpca_dist.ingest.row_source import LABELS, RowBlock, RowSource, Selection
+from mmpca_dist.ingest.row_source import LABELS, RowBlock, Selection
+from mmpca_dist.ingest.text import Text
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.stores import storage
+from mmpca_dist.stores.compression import HEAD_BYTES
 from mmpca_dist.tables.column_faults import refusal
+from mmpca_dist.tables.column_names import is_index, note_on_numbered, numbered
 from mmpca_dist.tables.labels import distinct_labels, text_array
 from mmpca_dist.tables.memory_limits import refuse_larger
-from mmpca_dist.tables.readers.named_columns import LABEL_NAMES
+from mmpca_dist.tables.number_texts import MISSING, NOTATIONS, as_number, numbers_in, without_words
+from mmpca_dist.tables.readers.column_choice import LABEL_NAMES
+from mmpca_dist.tables.readers.formats import COMMENT
 
-CSV_SUFFIXES = (".csv", ".tsv")
 ALL_COLUMNS = Selection(unlabelled=True)
 """All columns are features."""
 MAX_BLOCK_BYTES = 32 << 20
@@ -51,45 +50,8 @@ COLUMN_BYTES = 9 << 10
 """Bytes that pyarrow takes for each column of a block of any length: measured with 20,000 and 100,000 columns."""
 WORDS = {"true_values": ["true", "True", "TRUE"], "false_values": ["false", "False", "FALSE"]}
 """Booleans; pyarrow takes 0 and 1 too."""
-DECIMAL_COMMA = re.compile(r"[+-]?[\d.]*,\d+")
-
-
-class Text(RowSource):
-    """A text file, perhaps compressed, whose progress is counted in bytes of the file."""
-
-    def __init__(self, uri: str, dtype: np.dtype) -> None:
-        self.uri, self.dtype = uri, dtype
-        storage.require(uri)
-        with storage.reached(uri) as (fs, path):
-            self.total = int(fs.size(path) or 0)
-
-    @contextmanager
-    def _open(self) -> Iterator[tuple[Any, Any]]:
-        """Open the file; yield it and the text within it (the same, unless compressed)."""
-        with storage.reached(self.uri) as (fs, path):
-            raw = fs.open(path, "rb")
-        with raw:
-            compression = infer_compression(path)
-            # Files of object stores read line by line in Python, unless they are buffered.
-            text = raw if storage.is_local(self.uri) else io.BufferedReader(raw, LIMITS.text_block_bytes)
-            damages = (OSError, EOFError, zlib.error, lzma.LZMAError) if compression else ()
-            cut = f"{self.uri} cannot be decompressed: {{reason}}. It is damaged or cut short: copy it again."
-            with instead_of(damages, InputError, cut):
-                yield raw, fsspec.compression.compr[compression](raw, mode="rb") if compression else text
-
-    def _line(self, text: Any, number: int) -> bytes:
-        """Return the next line, which has this number in the file."""
-        limit = LIMITS.text_line_bytes
-        line = text.readline(limit + 1)
-        if len(line) > limit:
-            raise InputError(f"Line {number} of {self.uri} is longer than {limit >> 20} MiB: this is no table.")
-        return line
-
-    def _lines(self, text: Any) -> Iterator[bytes]:
-        for number in itertools.count(1):
-            if not (line := self._line(text, number)):
-                return
-            yield line
+HEAD_LINES = 200
+"""Lines at the beginning, at most, that tell of separators and names."""
 
 
 class CsvRows(Text):
@@ -100,35 +62,51 @@ class CsvRows(Text):
     read as labels are, all others become features of type ``dtype``.
     """
 
-    def __init__(self, uri: str, dtype: np.dtype, selection: Selection = ALL_COLUMNS) -> None:
+    notes: list[str]
+
+    def __init__(
+        self, uri: str, dtype: np.dtype, selection: Selection = ALL_COLUMNS, *, typed: bool = False
+    ) -> None:  # fmt: skip
         super().__init__(uri, dtype)
         label, labelled = selection.label, not selection.unlabelled
-        self._largest = float(np.finfo(dtype).max)
-        first, second, blank = self._head()
-        self.delimiter = delimiter_of(first, second)
+        self._largest, self.notes = float(np.finfo(dtype).max), []
+        lines, blank, delimiter = self._head()
+        first, second = (*lines, "")[:2]
+        self.delimiter = delimiter or delimiter_of(first, second)
         cells = [cell.strip() for cell in self._split(first)]
-        if len(cells) < 1 + labelled:
-            raise InputError(
-                f"{uri} has one column in line {blank + 1}; a table has features and a label, separated by commas."
-            )
+        again = (rb'[ \t]*"?%b"?[ \t]*' % re.escape(cell.encode()) for cell in cells)
+        self._header = re.compile(rb"(?m)^%b(?=\r?$)" % re.escape(self.delimiter.encode()).join(again))
         options = {"--drop": selection.drop, "--keep": selection.keep, "--label": [] if label is None else [label]}
         chosen = [(option, name) for option, columns in options.items() for name in columns]
-        below = [cell.strip() for cell in self._split(second)]
-        header = is_header(cells, below, [str(name) for _, name in chosen])
-        self._skip, self._n_columns = blank + header, len(cells)
+        below = rows_of(lines[1:], self.delimiter)
+        if len(cells) < 1 + labelled or (len(cells) == 1 and any(len(row) > 1 for row in below)):
+            raise self._of_one_column(lines, blank)
+        self.decimal = selection.decimal or "."
+        if selection.decimal is None and self.delimiter != "," and has_decimal_commas(below):
+            self.decimal = ","
+            self.notes.append(f"Numbers of {uri} have a decimal comma.")
+        header, certain = is_header(cells, below, [str(name) for _, name in chosen], self.decimal)
+        if header and below and all(len(row) == len(cells) + 1 for row in below):
+            cells = ["", *cells]  # R's names of rows have none
+        self._skip, self._n_columns = blank + header * (first.count("\n") + 1), len(cells)
+        self._words = sorted(selection.missing_values)
+        if header and not certain:
+            self.notes.append(f"The first line of {uri} is read as names: if it is a row, put names before it.")
         self._names = cells if header else []
         uses = column_uses(self._names, len(cells), chosen, labelled, uri)
         self.beside = {
             LABELS if option == "--label" else str(name): i for i, (option, name) in uses.items() if option != "--drop"
         }
-        self.notes = []
-        if header and not cells[0] and 0 not in uses:
-            self.notes.append(f"The first column of {uri} has no name: it is taken for row numbers and left out.")
+        if header and 0 not in uses and (not cells[0] or (is_index(cells[0]) and not typed)):
+            named = f"is called {cells[0]!r}" if cells[0] else "has no name"
+            self.notes.append(f"The first column of {uri} {named}: it is taken for row numbers and left out.")
             uses[0] = "--drop", 0
+        self.notes += filter(None, [note_on_numbered(self._names, uri)])
+        self._names = numbered(self._names)
         self.features = [i for i in range(len(cells)) if i not in uses]
         self.n_features = len(self.features)
         if header:
-            self.feature_names = [cells[i] or f"column {i}" for i in self.features]
+            self.feature_names = [self._names[i] or f"column {i}" for i in self.features]
         else:
             self.notes.append(
                 f"The first line of {uri} is read as a row. If it holds names, begin them with letters (x400 for 400)."
@@ -141,20 +119,45 @@ class CsvRows(Text):
         lines_bytes = LIMITS.text_block_lines * max(len(first), len(second))
         self._block_bytes = min(max(LIMITS.text_block_bytes, lines_bytes), MAX_BLOCK_BYTES)
 
-    def _head(self) -> tuple[str, str, int]:
-        """Return the first two lines that are not blank, and the number of blank ones before them."""
-        contents: list[str] = []
-        blank = 0
+    def _head(self) -> tuple[list[str], int, str | None]:
+        """Return the first lines that are neither blank nor comments, how many such precede, and Excel's separator."""
+        lines: list[str] = []
+        blank = size = n_comments = 0
+        delimiter = None
         with self._open() as (_, text):
             for number, line in enumerate(self._lines(text), 1):
-                content = self._decoded(line.removeprefix(codecs.BOM_UTF8), number).strip("\r\n")
-                blank += not (content or contents)
-                contents += [content] if content else []
-                if len(contents) == 2:
+                if lines and (len(lines) >= HEAD_LINES or size > HEAD_BYTES):
                     break
-        if not contents:
+                content = self._decoded(line.removeprefix(codecs.BOM_UTF8), number).strip("\r\n")
+                says = None if lines or delimiter else SEPARATOR.fullmatch(content)
+                comment = not lines and bool(COMMENT.match(content))
+                delimiter = says[1] if says else delimiter
+                blank += not lines and (not content or bool(says) or comment)
+                n_comments += comment
+                size += len(content)
+                if len(lines) == 1 and open_quote(lines[0].encode(), ",;\t|") is not None:
+                    lines[-1] += f"\n{content}"
+                elif content and not says and not comment:
+                    lines.append(content)
+        if not lines:
             raise InputError(f"{self.uri} is empty; there are no rows to read.")
-        return contents[0], contents[1] if len(contents) > 1 else "", blank
+        if open_quote(lines[0].encode(), ",;\t|") is not None:
+            raise InputError(f"A quote that is opened in line {blank + 1} of {self.uri} is not closed. Close it.")
+        if n_comments:
+            self.notes.append(f"{n_comments} lines of comments at the beginning of {self.uri} are left out.")
+        return lines, blank, delimiter
+
+    def _of_one_column(self, lines: list[str], blank: int) -> InputError:
+        """Return the error for a first line of one cell, which may be a title above the table."""
+        problem = (
+            f"{self.uri} has one column in line {blank + 1}; a table has features and a label, with commas between"
+        )
+        marks = [max(",;\t|", key=line.count) for line in lines]
+        several = next((i for i, (line, mark) in enumerate(zip(lines, marks, strict=True)) if mark in line), None)
+        if several is None:
+            return InputError(f"{problem}.")
+        cut = f"tail -n +{blank + several + 1} {shlex.quote(self.uri)} > DEST.csv"
+        return InputError(f"{problem}. If it is a title, leave it out: {cut}.")
 
     def _split(self, line: str) -> list[str]:
         n_columns = line.count(self.delimiter) + 1
@@ -170,7 +173,7 @@ class CsvRows(Text):
             number = line + data.count(b"\n", 0, error.start)
             raise InputError(
                 f"Line {number} of {self.uri} is not UTF-8 text. Convert the file first: "
-                f"iconv -f latin1 -t utf8 {shlex.quote(self.uri)} > DEST.csv does so for Latin-1."
+                f"iconv -f cp1252 -t utf8 {shlex.quote(self.uri)} > DEST.csv does so for that of Windows and Latin-1."
             ) from error
 
     def blocks(self) -> Iterator[RowBlock]:
@@ -185,13 +188,13 @@ class CsvRows(Text):
             for k, (key, position) in enumerate(self.beside.items(), self.n_features):
                 values = [value.strip() for value in batch.column(k).dictionary.to_pylist()]
                 codes = batch.column(k).indices.to_numpy()
-                numbers = [as_number(value) for value in values]
+                numbers = [as_number(value, self.decimal) for value in values]
                 words.update([key] if None in numbers else [])
                 fraction = next((i for i, number in enumerate(numbers) if number is not None and number % 1), None)
                 if fraction is not None and key not in words:
                     problem = f"{values[fraction]} in row {first + np.argmax(codes == fraction)} is not a whole number"
                     raise refusal(self.uri, [self._fault(position, problem, "names")])
-                if "" in values:
+                if not MISSING.union(self._words).isdisjoint(values):
                     raise self.refusal()
                 names[key] = values, codes
             yield RowBlock(rows, names, done)
@@ -203,27 +206,76 @@ class CsvRows(Text):
         Without ``kinds`` features have the types that pyarrow sees in these rows. Raises an ``InputError`` for lines
         that cannot be parsed, which names all columns of ``numbers`` with other cells.
         """
-        keys = [str(i) for i in range(self._n_columns)]
-        types = {keys[i]: kind for i, kind in kinds.items()}
-        convert = pa.csv.ConvertOptions(
-            column_types=types, include_columns=[keys[i] for i in kinds or self.features],
-            strings_can_be_null=not numbers, **WORDS,
-        )  # fmt: skip
         for data, _, done in self._pieces():
             try:
-                table = pa.csv.read_csv(
-                    pa.BufferReader(data),
-                    pa.csv.ReadOptions(block_size=len(data) + 1, column_names=keys),
-                    pa.csv.ParseOptions(delimiter=self.delimiter),
-                    convert,
-                )
+                try:
+                    table = self._parsed(data, kinds, not numbers)
+                except pa.ArrowInvalid:
+                    if numbers or not kinds:
+                        raise
+                    table = self._parsed(data, dict.fromkeys(kinds, pa.string()))  # cells of blanks are no numbers
+                if not kinds:
+                    table = self._with_digits(table, data)
+                if not numbers:
+                    columns = zip(table.columns, kinds.values() or [None] * table.num_columns, strict=True)
+                    table = pa.table([self._trimmed(*each) for each in columns], table.column_names)
             except pa.ArrowInvalid as error:
                 raise self.refusal(numbers, str(error)) from error
             yield table.combine_chunks(), done
 
+    def _parsed(self, data: Any, kinds: Mapping[int, pa.DataType], nulls: bool = True) -> pa.Table:
+        """Return some lines as a table of the columns ``kinds``, by default of the features."""
+        keys = [str(i) for i in range(self._n_columns)]
+        return pa.csv.read_csv(
+            pa.BufferReader(data),
+            pa.csv.ReadOptions(block_size=len(data) + 1, column_names=keys),
+            pa.csv.ParseOptions(delimiter=self.delimiter),
+            pa.csv.ConvertOptions(
+                column_types={keys[i]: kind for i, kind in kinds.items()}, strings_can_be_null=nulls,
+                include_columns=[keys[i] for i in kinds or self.features], **self._reading,
+            ),
+        )  # fmt: skip
+
+    def _with_digits(self, table: pa.Table, data: Any) -> pa.Table:
+        """Return lines with whole numbers of more than 63 bits as text, which keeps digits that doubles lose."""
+        large = [
+            i for i, column in zip(self.features, table.columns, strict=True)
+            if pa.types.is_floating(column.type) and (pc.max(pc.abs(column)).as_py() or 0) >= 2**63
+        ]  # fmt: skip
+        texts = self._parsed(data, dict.fromkeys(large, pa.string())) if large else table.select([])
+        for name, text in zip(texts.column_names, texts.columns, strict=True):
+            if pc.all(pc.match_substring_regex(text, r"^\s*[+-]?\d+\s*$")).as_py():
+                table = table.set_column(table.column_names.index(name), name, text)
+        return table
+
+    @property
+    def _reading(self) -> dict[str, Any]:
+        words = [*self._words, *(f"{number:.1f}" for number in numbers_in(self._words) if number % 1 == 0)]
+        return {"null_values": sorted(MISSING.union(words)), "decimal_point": self.decimal, **WORDS}
+
+    def _trimmed(self, column: pa.ChunkedArray, kind: pa.DataType | None) -> pa.ChunkedArray:
+        """Return text without blanks around cells, in the type ``kind``, or in that which pyarrow sees then."""
+        if column.type != pa.string():
+            return column
+        trimmed = without_words(pc.utf8_trim_whitespace(column), self._words)
+        if kind == pa.string() or (kind is None and trimmed.equals(column)):
+            return trimmed
+        lines = io.BytesIO()
+        pa.csv.write_csv(
+            pa.table([trimmed], [""]), lines, pa.csv.WriteOptions(include_header=False, quoting_style="all_valid")
+        )
+        return pa.csv.read_csv(
+            pa.BufferReader(lines.getvalue()),
+            pa.csv.ReadOptions(block_size=lines.tell() + 1, column_names=["0"]),
+            pa.csv.ParseOptions(ignore_empty_lines=False, newlines_in_values=True),
+            pa.csv.ConvertOptions(
+                column_types={} if kind is None else {"0": kind}, strings_can_be_null=True, **self._reading
+            ),
+        ).column(0)
+
     def _pieces(self) -> Iterator[tuple[bytes, int, int]]:
         """Yield whole rows, the number of their first line, and how far the file has been read."""
-        line = self._skip + 1
+        line, n_again = self._skip + 1, 0
         with self._open() as (raw, text):
             for number in range(self._skip):
                 self._line(text, number + 1)
@@ -238,9 +290,14 @@ class CsvRows(Text):
                             f"A quote that is opened in line {number} of {self.uri} is not closed. Close it."
                         )
                     data += more
+                if self._names:
+                    data, again = self._header.subn(b"", data)
+                    n_again += again
                 if data.strip(b"\r\n"):
                     yield data, line, raw.tell()
                 line += data.count(b"\n")
+        note = f"The line of names of {self.uri} occurs again, as {n_again:,} lines, which are left out."
+        self.notes += [note] if n_again and note not in self.notes else []
 
     def _whole_lines(self, text: Any, line: int) -> bytes:
         data = text.read(self._block_bytes)
@@ -249,10 +306,7 @@ class CsvRows(Text):
     def refusal(
         self, numbers: Sequence[int] | None = None, reason: str = "pyarrow refuses it, and its cells show no fault"
     ) -> InputError:
-        """Return the error for what is in the file, or for ``reason`` if a slow look at every cell finds nothing.
-
-        It names all columns of ``numbers``, by default the features, with other cells, and labels that are empty.
-        """
+        """Return the error that names all columns of ``numbers`` with other cells, found slowly, or a ``reason``."""
         faults: dict[int, Fault] = {}
         gaps: dict[int, tuple[int, str]] = {}
         row = 0
@@ -288,20 +342,21 @@ class CsvRows(Text):
             )
         for position in numbers:
             text = cells[position].strip()
-            number = math.nan if text in MISSING else as_number(text)
+            number = math.nan if text in MISSING or text in self._words else as_number(text, self.decimal)
             if number is None and position not in faults:
                 shown = repr(text if len(text) <= 40 else f"{text[:40]}...")
-                hint = ", whose decimals need a point" if DECIMAL_COMMA.fullmatch(text) else ""
-                faults[position] = self._fault(position, f"text: {shown} in {where}{hint}", "text")
+                notations = [name for name in ("a decimal comma",) if NOTATIONS[name].fullmatch(text)]
+                hint = ", whose decimals need a point" * len(notations)
+                faults[position] = self._fault(position, f"text: {shown} in {where}{hint}", "text", notations)
             elif number is not None and not abs(number) <= self._largest:
                 count, first = gaps.get(position, (0, where))
                 gaps[position] = count + 1, first
         for position in self.beside.values():
-            if not cells[position].strip() and position not in faults:
+            if cells[position].strip() in MISSING.union(self._words) and position not in faults:
                 faults[position] = self._fault(position, f"the value in {where} is empty", "names")
 
-    def _fault(self, position: int, problem: str, kind: str) -> Fault:
-        return Fault(problem, {"name": self.name_of(position)}, kind)
+    def _fault(self, position: int, problem: str, kind: str, notations: Sequence[str] = ()) -> Fault:
+        return Fault(problem, {"name": self.name_of(position), "notations": notations}, kind)
 
     def name_of(self, position: int) -> str:
         """Return the name of a column, or its number where it has none."""

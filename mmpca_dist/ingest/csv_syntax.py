@@ -2,46 +2,84 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
 
 from mmpca_dist.errors import InputError, did_you_mean, some_names
-from mmpca_dist.tables.readers.named_columns import LABEL_NAMES
+from mmpca_dist.tables.column_names import is_index, numbered
+from mmpca_dist.tables.number_texts import MISSING, NOTATIONS, as_number
+from mmpca_dist.tables.readers.column_choice import LABEL_NAMES
 
 WHOLE = re.compile(r"-?\d{1,21}", re.ASCII)
-MISSING = frozenset(pa.csv.ConvertOptions().null_values)
+SEPARATOR = re.compile(r'"?sep=(.)"?')
+"""The line that Excel reads the separator from."""
 EVEN, ASCENDING = 4, 8
 """Fewer numbers than these, next to words, are no sequence."""
 
 
 def delimiter_of(first: str, second: str) -> str:
-    """Return what separates cells: what both lines have as often outside of quotes, or else the first most often."""
-    plain, other = (re.sub('"[^"]*"', "", line) for line in (first, second))
-    return max(",;\t", key=lambda mark: (0 < plain.count(mark) == other.count(mark), plain.count(mark)))
+    """Return what separates cells: what both lines have as often outside of quotes, or else the first most often.
 
-
-def is_header(cells: list[str], below: list[str], options: Sequence[str]) -> bool:
-    """Tell whether the first line holds names, from its cells and those ``below``.
-
-    Names are words: all of them, or one that stands above a number, or is "label" or what an option has. Numbers
-    are names where they are in sequence: years, wavelengths, or the 0, 1, ... that pandas writes for an array. Without
-    words next to them they must be twice as many.
+    Commas within cells that are numbers between semicolons are decimal ones. R's line of names may have a mark less.
     """
-    values, under = list(map(as_number, cells)), list(map(as_number, below))
+    plain, other = (re.sub('"[^"]*"', "", line) for line in (first, second))
+    marks = {mark: (plain.count(mark), other.count(mark)) for mark in ",;\t|"}
+    if 0 < marks[";"][0] == marks[";"][1] and not any(cell.count(",") > 1 for cell in plain.split(";")):
+        return ";"
+    if not any(map(any, marks.values())) and second.count(" ") in (first.count(" "), first.count(" ") + 1):
+        return " "
+    return max(marks, key=lambda mark: (0 < marks[mark][0] == marks[mark][1], marks[mark][0]))
+
+
+def is_header(
+    cells: list[str], below: Sequence[list[str]], options: Sequence[str], decimal: str = "."
+) -> tuple[bool, bool]:
+    """Tell whether the first line holds names, from its cells and those of rows ``below``, and whether it is certain.
+
+    Names are words: one that stands above a number, or is "label" or what an option has, or all of them unless one
+    occurs again in its own column. Numbers are names where they are in sequence: years, wavelengths, or the 0, 1, ...
+    that pandas writes for an array. Without words next to them other sequences must be twice as long.
+    """
+    values, under = ([as_number(cell, decimal) for cell in row] for row in (cells, below[0] if below else []))
     words = {cell for cell, value in zip(cells, values, strict=True) if value is None}
-    if not any(value is not None for value in values) or not words.isdisjoint(["label", *options]):
-        return True
-    if "y" in words and all(value is None or value - i in (0, -1) for i, value in enumerate(values)):
-        return True
+    if not words.isdisjoint(["label", *options]):
+        return True, True
+    counted = len(cells) > 2 or any(value is not None and value % 1 for row in below for value in map(as_number, row))
+    if all(word in ("", "y") or is_index(word) for word in words) and counted and _count_up(values):
+        return True, True
     above = {cell for cell, number in zip(cells, under, strict=False) if number is not None} & words - MISSING
+    if any(cell[:1].isalpha() for cell in above):
+        return True, True
+    others = [row for row in below if len(row) == len(cells) and row != cells]
+    if any(a == b and a in words - {""} for row in others for a, b in zip(cells, row, strict=True)):
+        return False, False
+    if all(value is None for value in values):
+        return True, any(number is not None for number in under)
     length = 1 if words else 2
-    named = any(cell[:1].isalpha() for cell in above)
-    return named or (_in_sequence(values, length) and not _in_sequence(under, length))
+    return _in_sequence(values, length) and not _in_sequence(under, length), False
+
+
+def _count_up(values: Sequence[float | None]) -> bool:
+    """Tell whether numbers are those of their columns, from 0 or from the first number's column."""
+    steps = {value - i for i, value in enumerate(values) if value is not None}
+    return len(steps) == 1 and steps <= {0, -1} and any(value == 0 for value in values)
+
+
+def has_decimal_commas(rows: Sequence[list[str]]) -> bool:
+    """Tell whether numbers in rows have a decimal comma, and none a decimal point, nor all thousands signs."""
+    cells = [cell.strip() for row in rows for cell in row]
+    notations = [next((name for name, form in NOTATIONS.items() if form.fullmatch(cell)), "") for cell in cells]
+    points = any("." in cell and as_number(cell) is not None for cell in cells)
+    return "a decimal comma" in notations and not points
+
+
+def rows_of(lines: Sequence[str], delimiter: str) -> list[list[str]]:
+    """Return the cells of the lines at the beginning of a file, without blanks around them."""
+    return [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=delimiter) if row]
 
 
 def _in_sequence(values: Sequence[float | None], length: int) -> bool:
@@ -60,7 +98,9 @@ def column_uses(
     """
     uses: dict[int, tuple[str, str | int]] = {}
     for option, name in chosen:
-        same = [i for i, other in enumerate(names) if other == name]
+        same = [i for i, other in enumerate(names) if other == name] or [
+            i for i, other in enumerate(numbered(names)) if other == name
+        ]
         if len(same) > 1 and option != "--drop":
             raise InputError(f"{uri} has {len(same)} columns {name!r} ({option}): rename all but one.")
         for position in same or [_position(names, n_columns, name, uri, option)]:
@@ -91,19 +131,8 @@ def _position(names: list[str], n_columns: int, name: str | int, uri: str, optio
     return position % n_columns
 
 
-def as_number(text: str) -> float | None:
-    """Return the number that a text spells, or None; ``1_0``, a number in Python alone, is none."""
-    try:
-        return float(text) if text.isascii() and "_" not in text else None
-    except ValueError:
-        return None
-
-
 def whole_numbers(texts: list[str]) -> list[int] | None:
-    """Return the whole numbers that texts spell, ``1.0`` and ``+1`` among them; None where one is another text.
-
-    Next to ``1``, ``01`` is another name, so that all of them stay texts.
-    """
+    """Return the whole numbers that texts spell, ``1.0`` too; None of other text, such as ``01`` beside ``1``."""
     plain = [re.sub(r"^\+|\.0*$", "", text) for text in texts]
     numbers = [int(text) for text in plain if WHOLE.fullmatch(text)]
     return numbers if len(numbers) == len(texts) and len(set(numbers)) == len(set(plain)) else None

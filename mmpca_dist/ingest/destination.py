@@ -126,7 +126,7 @@ class Destination:
         ``columns`` are the names of the arrays next to the rows. Raises an ``OutputError`` while another ingest writes
         there, or where something is there that may not be replaced.
         """
-        with held(self.work) as lease:
+        with held(self.work) as lease, lease.cleared(lambda: storage.remove_children(self.work, [NEW])):
             self._tidy()
             self.refuse_occupied(overwrite)
             token = self._begin(["X", *columns])
@@ -207,7 +207,7 @@ class Writing:
 
         Raises an ``OutputError`` where another ingest has taken over.
         """
-        self.lease.check()
+        self.lease.check(now=True)
         uri = self.destination.uri
         with storage.explained(uri, "write"):
             zarr.create_group(zarr_stores.zarr_location(self.uri), attributes={**attributes, "complete": True})

@@ -16,16 +16,16 @@ from mmpca_dist.faults import asking, who_asks
 from mmpca_dist.ingest.csv import CsvRows
 from mmpca_dist.ingest.destination import Destination, Overwrite
 from mmpca_dist.ingest.group_writer import ZarrWriter, zarr_writer
-from mmpca_dist.ingest.libsvm import LIBSVM_SUFFIXES
 from mmpca_dist.ingest.row_source import Progress, RowSource, Selection
 from mmpca_dist.ingest.sources import open_table
 from mmpca_dist.ingest.to_parquet import check_typed, refuse_choices, write_parquet
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
+from mmpca_dist.tables.changes import unchanged
 from mmpca_dist.tables.column_scatter import ColumnSpread, dominance_note, dominant_columns
 from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.readers.csr import value_type
-from mmpca_dist.tables.readers.formats import stem_of
+from mmpca_dist.tables.readers.formats import text_form
 from mmpca_dist.tables.readers.parquet_folders import SUFFIXES
 
 SUM_BYTES = 4 * 8
@@ -37,21 +37,13 @@ LISTED_CLASSES = 100
 def ingest(
     source: str | os.PathLike,
     destination: str | os.PathLike,
-    *,
-    features: str | None = None,
-    label: str | int | None = None,
-    drop: Sequence[str] = (),
-    keep: Sequence[str] = (),
-    unlabelled: bool = False,
-    dtype: str | None = None,
-    image_shape: tuple[int, int] | None = None,
-    chunk_bytes: int | None = None,
-    sparse: bool | None = None,
-    progress: Progress | None = None,
-    note: Callable[[str], None] | None = None,
-    overwrite: Overwrite = False,
-    missing_chunks: str = "refuse",
-) -> dict[str, Any]:
+    *, features: str | None = None, label: str | int | None = None, drop: Sequence[str] = (), keep: Sequence[str] = (),
+    unlabelled: bool = False, dtype: str | None = None, image_shape: tuple[int, int] | None = None,
+    chunk_bytes: int | None = None, sparse: bool | None = None, progress: Progress | None = None,
+    note: Callable[[str], None] | None = None, overwrite: Overwrite = False, missing_chunks: str = "refuse",
+    missing_values: Sequence[str] = (), decimal: str | None = None, numbers: bool = False, n_features: int = 0,
+    first_index: int | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Write a labelled table as a Zarr group of rows ``X`` (n, d) and labels ``y`` (n,), a few blocks at a time.
 
     A destination that ends with ``.parquet`` gets all columns of CSV with their types, text among them, or the rows of
@@ -91,6 +83,15 @@ def ingest(
         Replace a group that an ingest has completed, or any Zarr group, once the new one is complete.
     missing_chunks : {"refuse", "fill"}
         Whether chunks of a Zarr source that are not stored are an error or fill values, which are then written.
+    missing_values : sequence of str
+        Words for missing values, besides empty cells and those that pandas knows, such as ``"?"``.
+    decimal : {".", ","}, optional
+        The decimal mark of numbers in text; by default that which the beginning of CSV shows.
+    numbers : bool
+        Whether the labels of LIBSVM text are numbers to predict, which may have fractions.
+    n_features, first_index : int
+        Columns of LIBSVM text at least, of which those that no line has are 0; and the index of the first one, by
+        default 0 where that occurs, else 1.
 
     Returns
     -------
@@ -100,7 +101,8 @@ def ingest(
     Raises
     ------
     InputError
-        For a source that is not a table of finite numbers with one label a row. Nothing is left at the destination.
+        For a source that is not a table of finite numbers with one label a row, or that changes meanwhile. Nothing is
+        left at the destination.
     OutputError
         When the destination may not be replaced, lies inside a run or a data set, or another ingest writes there.
     PlanError
@@ -109,31 +111,28 @@ def ingest(
     started, note, progress = time.monotonic(), note or (lambda _: None), progress or (lambda done, total: None)
     selection = Selection(
         features, label, drop, list(dict.fromkeys(map(str, keep))), unlabelled, dtype, missing_chunks, image_shape,
-        chunk_bytes, sparse,
+        chunk_bytes, sparse, list(map(str, missing_values)), decimal, numbers, n_features, first_index,
     )  # fmt: skip
     if os.fspath(destination).endswith(SUFFIXES):
         refuse_choices(selection)
         origin, target = storage.normalize(source), storage.normalize(destination)
-        manifest = write_parquet(origin, target, bool(overwrite), progress, note)
+        manifest = write_parquet(origin, target, selection, bool(overwrite), progress, note)
     else:
-        origin, target = _addresses(source, destination, label)
+        target, origin, *labels = _addresses(source, destination, label)
         selection.check()
         Destination.of(target).prepare(overwrite, note)
-        with asking(replace(who_asks(), settings="options")):
-            manifest = _write(open_table(selection, origin), target, selection, overwrite, progress, note)
+        with unchanged(origin, *labels) as check, asking(replace(who_asks(), settings="options")):
+            manifest = _write(open_table(selection, origin), target, selection, overwrite, progress, note, check)
     return {"source": origin, "destination": target, **manifest, "seconds": round(time.monotonic() - started, 3)}
 
 
 def _write(
-    rows: RowSource,
-    destination: str,
-    selection: Selection,
-    overwrite: Overwrite,
-    progress: Progress,
-    note: Callable[[str], None],
-) -> dict[str, Any]:
+    rows: RowSource, destination: str, selection: Selection, overwrite: Overwrite, progress: Progress,
+    note: Callable[[str], None], check: Callable[[], None],
+) -> dict[str, Any]:  # fmt: skip
     is_guessed = selection.label is None and rows.labels is not None
-    for line in rows.notes:
+    told = list(rows.notes)
+    for line in told:
         note(line)
     if is_guessed:
         labels = f"{rows.labels}," if "," in str(rows.labels) else rows.labels
@@ -146,7 +145,13 @@ def _write(
     dtype = value_type(dtype) if as_csr else dtype
     with zarr_writer(destination, rows, dtype, selection, sparse=as_csr, overwrite=overwrite) as writer:
         heavy = _copy(rows, writer, dtype, as_csr, progress)
-        optional = {"feature_names": rows.feature_names, "dominant_columns": heavy, "image_shape": shape}
+        check()
+        for line in rows.notes[len(told) :]:
+            note(line)
+        optional = {
+            "feature_names": rows.feature_names, "dominant_columns": heavy, "image_shape": shape,
+            "from_zero": getattr(rows, "first_index", 1) == 0,
+        }  # fmt: skip
         attributes = {name: value for name, value in optional.items() if value}
         classes, n_bytes = writer.finish(attributes, rows.label_values)
     warning = dominance_note(heavy, rows.feature_names, rows.n_features)
@@ -154,17 +159,10 @@ def _write(
         note(warning)
     class_rows = {"class_rows": {str(name): count for name, count in classes.items()}}
     return {
-        "rows": writer.n_rows,
-        "columns": rows.n_features,
-        "dtype": str(dtype),
-        "sparse": as_csr,
-        "labels": rows.labels,
-        "labels_guessed": is_guessed,
-        "kept": selection.keep,
-        "classes": len(classes),
-        **(class_rows if len(classes) <= LISTED_CLASSES else {}),
-        "bytes": n_bytes,
-    }
+        "rows": writer.n_rows, "columns": rows.n_features, "dtype": str(dtype), "sparse": as_csr,
+        "labels": rows.labels, "labels_guessed": is_guessed, "kept": selection.keep, "classes": len(classes),
+        **(class_rows if len(classes) <= LISTED_CLASSES else {}), "bytes": n_bytes,
+    }  # fmt: skip
 
 
 def _image_shape(rows: RowSource, image_shape: tuple[int, int] | None) -> list[int]:
@@ -191,13 +189,9 @@ def _copy(
 
 
 def check_ingest(
-    source: str | os.PathLike,
-    destination: str | os.PathLike,
-    *,
-    selection: Selection | None = None,
-    overwrite: Overwrite = False,
-    note: Callable[[str], None] = lambda _: None,
-) -> None:
+    source: str | os.PathLike, destination: str | os.PathLike, *, selection: Selection | None = None,
+    overwrite: Overwrite = False, note: Callable[[str], None] = lambda _: None,
+) -> None:  # fmt: skip
     """Refuse what can be refused at once, as ``ingest`` does: an occupied destination, an absent file, its columns.
 
     With a ``selection``, the first block of CSV and the metadata of other tables are looked at; where one column cannot
@@ -206,11 +200,11 @@ def check_ingest(
     if os.fspath(destination).endswith(SUFFIXES):
         check_typed(storage.normalize(source), storage.normalize(destination), bool(overwrite))
         return
-    origin, target = _addresses(source, destination, None if selection is None else selection.label)
+    target, origin, *_ = _addresses(source, destination, None if selection is None else selection.label)
     if storage.is_local(origin) and not origin.startswith(storage.NAMED):
         storage.require(origin)
     Destination.of(target).prepare(overwrite, note)
-    if selection is None or stem_of(origin).endswith(LIBSVM_SUFFIXES):
+    if selection is None or text_form(origin) == "libsvm":
         return
     selection.check()
     with asking(replace(who_asks(), settings="options")):
@@ -224,8 +218,8 @@ def check_ingest(
             note(f"Column {name!r} only counts the rows: leave it out with --drop, unless it is a measurement.")
 
 
-def _addresses(source: str | os.PathLike, destination: str | os.PathLike, label: str | int | None) -> tuple[str, str]:
-    """Return the addresses; refuse to write where rows or labels are read, or into what is there."""
+def _addresses(source: str | os.PathLike, destination: str | os.PathLike, label: str | int | None) -> list[str]:
+    """Return the destination, then what is read; refuse to write where rows or labels are, or into what is there."""
     origin, target = storage.normalize(source), storage.normalize(destination)
     inputs = [origin]
     if isinstance(label, str) and origin.endswith(".npy"):
@@ -234,7 +228,7 @@ def _addresses(source: str | os.PathLike, destination: str | os.PathLike, label:
         refuse_overlap(uri, target)
         refuse_overlap(uri, Destination.of(target).work)
     refuse_inside(target)
-    return origin, target
+    return [target, *inputs]
 
 
 def _refuse_not_finite(X: Any, dtype: np.dtype, first_row: int, source: RowSource) -> None:

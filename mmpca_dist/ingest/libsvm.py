@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.ingest.csv import Text
-from mmpca_dist.ingest.csv_syntax import as_number
 from mmpca_dist.ingest.group_writer import csr_bytes
-from mmpca_dist.ingest.row_source import LABELS, RowBlock, encode_block
+from mmpca_dist.ingest.row_source import LABELS, Codes, RowBlock, encode_block
+from mmpca_dist.ingest.text import Text
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.tables.memory_limits import refuse_larger
+from mmpca_dist.tables.number_texts import as_number
 
-LIBSVM_SUFFIXES = (".libsvm", ".svm", ".svmlight", ".txt")
 FORM = "LIBSVM text is 'label index:value ...'."
 SPARSE_SHARE = 0.25
 """Rows are taken as sparse where that takes at most this share of the bytes of dense ones: about a value in eight.
@@ -25,16 +25,25 @@ MAX_DIGITS = 18
 """Digits of an index; Python refuses to read numbers of thousands of digits."""
 
 
-class LibsvmRows(Text):
-    """LIBSVM text, ``label index:value ...`` with indices from 1.
+ZERO = re.compile(rb"\s0+:")
 
-    Opening it reads it once, to find the number of rows, of values, and the largest index. Blocks are CSR rows by
+
+class LibsvmRows(Text):
+    """LIBSVM text, ``label index:value ...`` with indices from 1, or from 0 where that occurs.
+
+    Opening it reads it once, to find the number of rows, of values, and the largest index. A model knows the number of
+    columns ``n_features`` and the ``first_index``: columns that no line has are 0. ``numbers`` says that labels are
+    numbers to predict, as ``fractions`` tells that some must be. Blocks are CSR rows by
     default where these take at most a quarter of the bytes of dense ones. An error names the number of a line that is
     not of this form.
     """
 
-    def __init__(self, uri: str, dtype: np.dtype, sparse: bool | None = None) -> None:
+    def __init__(
+        self, uri: str, dtype: np.dtype, sparse: bool | None = None, *, numbers: bool = False,
+        n_features: int = 0, first_index: int | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(uri, dtype)
+        self.numbers, self.fractions, self.first_index = numbers, False, 1 if first_index is None else first_index
         self.n_features = self.nnz = n_rows = 0
         with self._open() as (_, text):
             for number, line in enumerate(self._lines(text), 1):
@@ -42,7 +51,11 @@ class LibsvmRows(Text):
                 if b"_" in content:  # Python, and scikit-learn with it, takes 1_0 for 10
                     self._explain(line, number)
                 self.nnz += content.count(b":")
+                if ZERO.search(content):
+                    self.first_index = 0
                 tokens = content.rsplit(None, 1)
+                label = as_number(tokens[0].partition(b" ")[0].decode("utf-8", "replace")) if tokens else None
+                self.fractions = self.fractions or (label or 0) % 1 != 0
                 if len(tokens) == 2 and not tokens[1].startswith(b"qid:"):
                     index = tokens[1].partition(b":")[0]
                     if not index.isdigit():
@@ -52,6 +65,7 @@ class LibsvmRows(Text):
         max_index = np.iinfo(np.int32).max
         if self.n_features > max_index:
             raise InputError(f"{uri} has the index {self.n_features}; there are {max_index} columns at most.")
+        self.n_features = max(self.n_features + (1 - self.first_index) * bool(self.nnz), n_features)
         if not self.n_features:
             raise InputError(f"{uri} has no 'index:value' in any line; there are no features to read.")
         self.n_rows = n_rows
@@ -84,15 +98,19 @@ class LibsvmRows(Text):
         last = first + len(lines) - 1
         try:
             rows, labels = load_svmlight_file(
-                io.BytesIO(b"".join(lines)), n_features=self.n_features, dtype=self.dtype, zero_based=False
-            )
+                io.BytesIO(b"".join(lines)), n_features=self.n_features,
+                dtype=np.float64 if self.numbers else self.dtype, zero_based=self.first_index == 0,
+            )  # fmt: skip
         except ValueError as error:
             for number, line in enumerate(lines, first):
                 self._explain(line, number)
             raise InputError(
                 f"{self.uri} is not readable as LIBSVM text between lines {first} and {last}: {str(error).rstrip('.')}."
             ) from error
-        codes = encode_block(labels, f"lines {first} to {last} of {self.uri}")
+        codes: Codes = [], labels
+        if not self.numbers:
+            codes = encode_block(labels, f"lines {first} to {last} of {self.uri}")
+        rows = rows.astype(self.dtype, copy=False)
         self._piece = lines, first
         yield RowBlock(csr_array(rows) if self.sparse else rows.toarray(), {LABELS: codes}, done)
         self.first_row += len(labels)
@@ -111,7 +129,7 @@ class LibsvmRows(Text):
         where = f"line {number} of {self.uri}"
         if as_number(label) is None:
             raise InputError(f"The label {label!r} in {where} is not a number. {FORM}")
-        before = 0
+        before = self.first_index - 1
         for token in pairs:
             index, colon, value = token.partition(":")
             if index == "qid":
@@ -120,8 +138,6 @@ class LibsvmRows(Text):
                 raise InputError(f"{token!r} in {where} is not 'index:value'. {FORM}")
             if _index(index) <= before:
                 problem = f"it follows {before}, and indices must increase"
-                if index == "0":
-                    problem = "indices start at 1, in all lines"
                 raise InputError(f"{token!r} in {where} has the index {index}; {problem}. Correct the line.")
             before = _index(index)
 

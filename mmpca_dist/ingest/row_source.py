@@ -19,7 +19,7 @@ LABELS = "y"
 Progress = Callable[[int, int], None]
 """Called with how much is read, and of how much."""
 Codes = tuple[list[Any], NDArray]
-"""A column of names in a block: its distinct values, and each row's number among them."""
+"""A column of names in a block: its distinct values, and each row's number among them; or none, and numbers."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,11 @@ class Selection:
     image_shape: tuple[int, int] | None = None
     chunk_bytes: int | None = None
     sparse: bool | None = None
+    missing_values: Sequence[str] = ()
+    decimal: str | None = None
+    numbers: bool = False
+    n_features: int = 0
+    first_index: int | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -48,6 +53,8 @@ class Selection:
             raise InputError(f"chunk_bytes is {self.chunk_bytes}; it must be positive.")
         if self.dtype not in (None, "float32", "float64"):
             raise InputError(f"dtype is {self.dtype!r}; rows can be converted to 'float32' or 'float64'.")
+        if self.decimal not in (None, ".", ","):
+            raise InputError(f"decimal is {self.decimal!r}; it must be '.' or ','.")
         for name in self.keep:
             if name in self.drop:
                 raise InputError(f"--keep and --drop both name {name!r}: leave out one.")

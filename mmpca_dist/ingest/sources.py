@@ -9,15 +9,15 @@ import numpy as np
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.faults import Setting
-from mmpca_dist.ingest.csv import CSV_SUFFIXES, CsvRows
-from mmpca_dist.ingest.libsvm import LIBSVM_SUFFIXES, LibsvmRows
+from mmpca_dist.ingest.csv import CsvRows
+from mmpca_dist.ingest.libsvm import LibsvmRows
 from mmpca_dist.ingest.row_source import LABELS, RowBlock, RowSource, Selection, encode_block
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.tables.column import Column
 from mmpca_dist.tables.compose import column_of, open_dataset
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.labels import notes_on_missing, refuse_made_up
-from mmpca_dist.tables.readers.formats import stem_of
+from mmpca_dist.tables.readers.formats import text_form
 from mmpca_dist.tables.readers.named_columns import ColumnRows, refuse_gaps
 from mmpca_dist.tables.source import readable
 from mmpca_dist.tables.spans import cut_edges, unit_edges
@@ -26,21 +26,20 @@ from mmpca_dist.tables.values import names
 
 def open_table(selection: Selection, uri: str) -> RowSource:
     """Open a source of any format; raise InputError where that cannot honour an option, or it is no such file."""
-    is_csv, is_libsvm = (stem_of(uri).endswith(suffixes) for suffixes in (CSV_SUFFIXES, LIBSVM_SUFFIXES))
+    form = text_form(uri)
+    is_csv, is_libsvm = form == "csv", form == "libsvm"
     _refuse_options(selection, uri, is_csv, is_libsvm)
     dtype = np.dtype(selection.dtype or "float32")
     if is_csv:
         return CsvRows(uri, dtype, selection)
     if is_libsvm:
-        return LibsvmRows(uri, dtype, selection.sparse)
+        how = {name: getattr(selection, name) for name in ("numbers", "n_features", "first_index")}
+        return LibsvmRows(uri, dtype, selection.sparse, **how)
     dataset = open_dataset(
-        uri,
-        features=selection.features,
-        label=None if selection.label is None else str(selection.label),
-        drop=selection.drop,
-        beside=dict.fromkeys(selection.keep, Setting("keep")),
-        missing_chunks=selection.missing_chunks,
-    )
+        uri, features=selection.features, label=None if selection.label is None else str(selection.label),
+        drop=selection.drop, beside=dict.fromkeys(selection.keep, Setting("keep")),
+        missing_chunks=selection.missing_chunks, missing_values=selection.missing_values, decimal=selection.decimal,
+    )  # fmt: skip
     source = dataset.stored
     refuse_gaps(source, selection.keep)
     if source.label in selection.keep:
@@ -68,10 +67,7 @@ def _refuse_options(selection: Selection, uri: str, is_csv: bool, is_libsvm: boo
 
 
 class DatasetRows(RowSource):
-    """A table that ``open_dataset`` opens, in its reading units; ``sparse=False`` makes CSR rows dense.
-
-    ``keep`` are other columns of names, as the labels of data sets.
-    """
+    """The rows of a data set, made dense by ``sparse=False``, and other columns of names, ``keep``, as its labels."""
 
     def __init__(self, dataset: Dataset, sparse: bool | None = None, keep: Mapping[str, Column] | None = None) -> None:
         self._dataset = dataset

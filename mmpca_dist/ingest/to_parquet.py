@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mmpca_dist.errors import InputError, OutputError, some_names
-from mmpca_dist.ingest.csv import CSV_SUFFIXES, CsvRows
+from mmpca_dist.ingest.csv import ALL_COLUMNS, CsvRows
 from mmpca_dist.ingest.row_source import Progress, Selection
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
-from mmpca_dist.tables.readers.formats import reading_with, stem_of
+from mmpca_dist.tables.changes import unchanged
+from mmpca_dist.tables.readers.formats import reading_with, text_form
 from mmpca_dist.tables.readers.parquet_folders import DELTA
+from mmpca_dist.tables.stored_types import plain, unified
 
+TEXT_SETTINGS = ("missing_values", "decimal", "numbers", "n_features", "first_index")
+"""Fields of a selection about the cells of text."""
 IN_ORDER = "set datafusion.execution.target_partitions = 1"
 """Files that are read at once come in any order."""
 
@@ -33,7 +36,7 @@ def _is_delta(source: str) -> bool:
 
 def refuse_choices(selection: Selection) -> None:
     """Raise InputError for choices that only an ingest to Zarr can honour."""
-    unchosen = vars(Selection())
+    unchosen = vars(Selection()) | {name: getattr(selection, name) for name in TEXT_SETTINGS}
     chosen = [name for name, value in vars(selection).items() if value != unchosen[name] and value != []]
     if chosen:
         raise InputError(
@@ -42,43 +45,34 @@ def refuse_choices(selection: Selection) -> None:
         )
 
 
-@contextmanager
 def _csv_tables(
-    source: str, progress: Progress, note: Callable[[str], None]
-) -> Iterator[tuple[pa.Schema, Iterator[pa.Table]]]:
-    """Open CSV: all columns with their types, from a first reading, and the rows, which are read once more.
+    source: str, selection: Selection, progress: Progress, note: Callable[[str], None]
+) -> Iterator[pa.Table]:
+    """Yield CSV in tables, the first without rows: all columns with their types, which a first reading finds.
 
-    Empty cells, and those that say NA or null, are missing. ``progress`` is called with bytes of the file. Raises
-    InputError for lines that cannot be parsed.
+    Empty cells, and those that say NA or null, are missing; the ``selection`` has more such words, and the decimal
+    mark. ``progress`` is called with bytes of the file. Raises InputError for lines that cannot be parsed.
     """
-    rows = CsvRows(source, np.dtype(np.float64))
-    for line in rows.notes:
-        note(line)
+    how = {name: getattr(selection, name) for name in TEXT_SETTINGS}
+    rows = CsvRows(source, np.dtype(np.float64), replace(ALL_COLUMNS, **how), typed=True)
     kinds = [pa.null()] * rows.n_features
     for table, done in rows.tables({}):
         kinds = [both(kind, other) for kind, other in zip(kinds, table.schema.types, strict=True)]
         progress(done, 2 * max(rows.total, done))
+    for line in rows.notes:
+        note(line)
     if pa.binary() in kinds:  # text that is not UTF-8
         raise rows.refusal([])
     kinds = [pa.float64() if kind == pa.null() else kind for kind in kinds]
-    names = [rows.name_of(i) for i in rows.features]
-    name, times = Counter(names).most_common(1)[0]
-    if times > 1:
-        raise InputError(f"{source} has {times} columns called {name!r}. Rename all but one.")
-    schema = pa.schema(zip(names, kinds, strict=True))
-    yield schema, _typed_tables(rows, schema, progress)
-
-
-def _typed_tables(rows: CsvRows, schema: pa.Schema, progress: Progress) -> Iterator[pa.Table]:
-    for table, done in rows.tables(dict(zip(rows.features, schema.types, strict=True))):
-        trimmed = [pc.utf8_trim_whitespace(c) if c.type == pa.string() else c for c in table.columns]
-        yield pa.table(trimmed, schema=schema)
+    schema = pa.schema(zip(map(rows.name_of, rows.features), kinds, strict=True))
+    yield schema.empty_table()
+    for table, done in rows.tables(dict(zip(rows.features, kinds, strict=True))):
+        yield pa.table(table.columns, schema=schema)
         progress(rows.total + done, 2 * max(rows.total, done))
 
 
-@contextmanager
-def _delta_tables(source: str, progress: Progress) -> Iterator[tuple[pa.Schema, Iterator[pa.Table]]]:
-    """Open the newest version of a table: its columns, and its rows in tables of about a reading unit."""
+def _delta_tables(source: str, progress: Progress) -> Iterator[pa.Table]:
+    """Yield the newest version of a table, without rows first, and tell ``progress`` how many rows are read."""
     failure, remedy = f"Cannot read the Delta Lake table {source}", "Write it again."
     with reading_with("delta", f"{source} is a Delta Lake table", failure, remedy):
         from deltalake import DeltaTable, QueryBuilder
@@ -86,60 +80,58 @@ def _delta_tables(source: str, progress: Progress) -> Iterator[tuple[pa.Schema, 
         query = QueryBuilder().register("rows", DeltaTable(source))
         query.execute(IN_ORDER).read_all()
         reader = pa.RecordBatchReader.from_stream(query.execute("select * from rows"))
-        schema = pa.schema([pa.field(field.name, _plain(field.type)) for field in reader.schema])
-        yield schema, _units(reader, schema, progress)
-
-
-def _units(reader: pa.RecordBatchReader, schema: pa.Schema, progress: Progress) -> Iterator[pa.Table]:
-    """Yield tables of about a reading unit; ``progress`` is called with rows, of as many as are read."""
-    held: list[pa.RecordBatch] = []
-    done = 0
-    for batch in reader:
-        held.append(batch)
-        done += len(batch)
-        if sum(each.nbytes for each in held) >= LIMITS.unit_bytes:
+        schema = pa.schema([pa.field(field.name, plain(field.type)) for field in reader.schema])
+        yield schema.empty_table()
+        held: list[pa.RecordBatch] = []
+        done = 0
+        for batch in reader:
+            held.append(batch)
+            done += len(batch)
+            if sum(each.nbytes for each in held) >= LIMITS.unit_bytes:
+                yield pa.Table.from_batches(held).cast(schema)
+                held = []
+                progress(done, done)
+        if held:
             yield pa.Table.from_batches(held).cast(schema)
-            held = []
-            progress(done, done)
-    if held:
-        yield pa.Table.from_batches(held).cast(schema)
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return pa.string() if kind == pa.string_view() else pa.binary() if kind == pa.binary_view() else kind
-
-
-def write_tables(destination: str, schema: pa.Schema, tables: Iterator[pa.Table]) -> dict[str, Any]:
-    """Write tables as one Parquet file, a row group each, and describe what was written."""
-    partial, n_rows = f"{destination}.partial", 0
-    fs, path = storage.filesystem(partial if storage.is_local(destination) else destination)
-    with storage.explained(destination, "write"):
-        with fs.open(path, "wb") as file, pq.ParquetWriter(file, schema) as writer:
-            for table in tables:
+def write_tables(file: Any, tables: Iterable[pa.Table], opened: Callable[[Any, pa.Schema], Any]) -> tuple[int, int]:
+    """Write tables of the same columns to a file, with the writer that is opened for these, and return the shape."""
+    with ExitStack() as stack:
+        writer, n_rows, n_columns = None, 0, 0
+        for table in tables:
+            if writer is None:
+                writer, n_columns = stack.enter_context(opened(file, table.schema)), table.num_columns
+            if len(table):
                 writer.write_table(table)
                 n_rows += len(table)
-        if storage.is_local(destination):
-            Path(partial).replace(destination)  # object stores show a file once it is complete
-    return {
-        "rows": n_rows, "columns": len(schema.names), "dtype": "mixed", "sparse": False, "labels": None,
-        "labels_guessed": False, "kept": [], "classes": 0,
-        "bytes": int(fs.size(path if not storage.is_local(destination) else destination)),
-    }  # fmt: skip
+    return n_rows, n_columns
 
 
 def write_parquet(
-    source: str, destination: str, overwrite: bool, progress: Progress, note: Callable[[str], None]
-) -> dict[str, Any]:
+    source: str, destination: str, selection: Selection, overwrite: bool, progress: Progress,
+    note: Callable[[str], None],
+) -> dict[str, Any]:  # fmt: skip
     """Write CSV, or a table of Delta Lake, as one Parquet file, and describe what was written."""
     check_typed(source, destination, overwrite)
-    opened = _delta_tables(source, progress) if _is_delta(source) else _csv_tables(source, progress, note)
-    with opened as (schema, tables):
-        return write_tables(destination, schema, tables)
+    is_delta = _is_delta(source)
+    tables = _delta_tables(source, progress) if is_delta else _csv_tables(source, selection, progress, note)
+    # Files of a version of Delta Lake stay as they are, while others come.
+    with unchanged(*[] if is_delta else [source]) as check:
+        first = next(tables)  # before anything is written
+        with storage.writing(destination) as file:
+            n_rows, n_columns = write_tables(file, itertools.chain([first], tables), pq.ParquetWriter)
+            n_bytes = file.tell()
+            check()
+    return {
+        "rows": n_rows, "columns": n_columns, "dtype": "mixed", "sparse": False, "labels": None,
+        "labels_guessed": False, "kept": [], "classes": 0, "bytes": n_bytes,
+    }  # fmt: skip
 
 
 def check_typed(source: str, destination: str, overwrite: bool) -> None:
     """Refuse a source that is no CSV or Delta Lake table, and a destination that is occupied."""
-    if not stem_of(source).endswith(CSV_SUFFIXES) and not _is_delta(source):
+    if text_form(source) != "csv" and not _is_delta(source):
         raise InputError(
             f"{source} is neither CSV nor a Delta Lake table, and only these become Parquet. Name a destination "
             "that ends with .zarr."
@@ -154,10 +146,4 @@ def both(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     """Return the narrowest type that holds the values of two, which is text for most."""
     if pa.binary() in (left, right):
         return pa.binary()
-    if left != right and pa.null() not in (left, right):
-        left, right = (pa.timestamp("s") if kind == pa.date32() else kind for kind in (left, right))
-    schemas = [pa.schema([("", kind)]) for kind in (left, right)]
-    try:
-        return pa.unify_schemas(schemas, promote_options="permissive").types[0]
-    except pa.ArrowTypeError:
-        return pa.string()
+    return unified(left, right) or pa.string()

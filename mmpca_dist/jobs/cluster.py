@@ -7,6 +7,7 @@ import functools
 import importlib
 import logging
 import math
+import multiprocessing
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +23,7 @@ from mmpca_dist.errors import ClusterError, ConfigError, InputError, instead_of
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.schedulers import Cluster, Scheduler, Threads, telling_of_lost_connections
+from mmpca_dist.passes.worker_code import refuse_asynchronous, refuse_other_code
 from mmpca_dist.planning.plan import WORKER_BASE
 from mmpca_dist.stores import storage
 
@@ -85,6 +87,7 @@ def compute_on(client: Any, compute: ComputeConfig) -> ComputeConfig:
         return compute
     if getattr(client, "status", "") == "closed" or not callable(getattr(client, "scheduler_info", None)):
         raise InputError(f"client must be an open Dask client, such as distributed.Client(cluster) (found {client!r}).")
+    refuse_asynchronous(client)
     address = client.scheduler.address
     _await_workers(client, address, 1, compute.wait, lambda note: None)
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
@@ -104,6 +107,7 @@ def open_scheduler(
     """
     if client is not None:
         callback.on_cluster(client.dashboard_link)
+        refuse_other_code(client, callback.on_note)
         yield Cluster(client, sum(client.nthreads().values()))
         return
     refuse_strange_cluster(compute)  # a stored run may come from somebody else
@@ -157,6 +161,10 @@ def performance_report(compute: ComputeConfig, scheduler: Scheduler, uri: str) -
 def _start_local(compute: ComputeConfig) -> Any:
     from distributed import LocalCluster
 
+    main = getattr(sys.modules["__main__"], "__file__", None)
+    if multiprocessing.current_process().daemon or (main is not None and not Path(main).exists()):
+        why = f"this is a script from {main}, which they run again" if main == "<stdin>" else "this is a worker itself"
+        raise ClusterError(f"Worker processes cannot start: {why}. Use a file, or compute.cluster: threads.")
     unguarded = (
         "The worker processes did not start ({reason}). A script must start them within 'if __name__ == \"__main__\":'"
         ", for each of them runs the rest of the script too."
@@ -236,22 +244,22 @@ def _connect(compute: ComputeConfig, cluster: Any, on_note: Callable[[str], None
                 require_encryption=True,
             )  # fmt: skip
         client = Client(cluster, timeout=compute.wait, set_as_default=False, security=security)
-    log = logging.getLogger("distributed.client")
-    before = log.level
+    log, nothing = logging.getLogger("distributed.client"), logging.Filter("no logger")
     try:
         client.subscribe_topic("scheduler", functools.partial(_tell_of_silent_workers, on_note))
         if is_address:  # where the cluster is ours, it ends with us, and its scheduler would have nobody to tell
             client.subscribe_topic("all", functools.partial(_tell_of_lost_workers, on_note))
         with telling_of_lost_connections():
             _await_workers(client, where, 1 if is_address else compute.first_workers, compute.wait, on_note)
+            refuse_other_code(client, on_note)
             n_threads = sum(client.nthreads().values())
         yield Cluster(client, n_threads, label=label)
     except ClusterError:
-        log.setLevel(logging.CRITICAL + 1)  # a client logs a traceback as it is closed, where its scheduler is gone
+        log.addFilter(nothing)  # a client logs a traceback as it is closed, where its scheduler is gone
         raise
     finally:
         client.close()
-        log.setLevel(before)
+        log.removeFilter(nothing)
 
 
 def _tell_of_silent_workers(on_note: Callable[[str], None], event: tuple[float, Any]) -> None:

@@ -49,6 +49,8 @@ class Counted:
         if rows.stored.levels:
             record["columns"] = list(rows.stored.columns)
             record["levels"] = [[each.name, each.kept, each.rare] for each in rows.stored.levels]
+        if getattr(rows.stored, "first_index", 1) == 0:
+            record["first_index"] = 0
         if rows.targets:
             record["targets"] = list(rows.targets)
         if rows.mapped is not None and rows.mapped.own_columns:
@@ -68,6 +70,11 @@ class Counted:
     def stored_columns(self) -> StoredColumns:
         """The columns of the table before row maps."""
         return self.record.get("stored", self.record)
+
+    @property
+    def of_text(self) -> dict[str, Any]:
+        """The number of columns and the index of the first, which LIBSVM text of new rows does not tell."""
+        return {"n_features": self.stored_columns["n_features"], "first_index": self.record.get("first_index", 1)}
 
     @property
     def columns(self) -> list[str] | None:

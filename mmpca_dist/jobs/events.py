@@ -68,20 +68,25 @@ class StageLines:
     def __init__(self, say: Callable[[str], None], stage: str, every: float | None = None) -> None:
         self._say, self._stage, self._name = say, stage, ""
         self._every = LIMITS.progress_line_seconds if every is None else every
-        self._begin = self._pass_begin = self._printed = time.monotonic()
+        self._begin = self._printed = time.monotonic()
+        self._first: tuple[float, int] | None = None
+        """When the first units of the pass were done, and how many: none that were compiled for, or done before."""
 
     def begin_pass(self, name: str) -> None:
-        self._name, self._pass_begin = name, time.monotonic()
+        self._name, self._first = name, None
 
     def update(self, done: int, total: int) -> None:
         now = time.monotonic()
+        if self._first is None or done < self._first[1]:
+            self._first = now, done
         if now - self._printed < self._every:
             return
         self._printed = now
         parts = [f"{self._stage}: {self._name}" if self._name else self._stage]
         parts += [f"{done:,} of {total:,} ({100 * done // total}%)", duration(now - self._begin)]
-        if 0 < done < total:
-            left = time_left((now - self._pass_begin) * (total - done) / done)
+        begin, before = self._first
+        if before < done < total:
+            left = time_left((now - begin) * (total - done) / (done - before))
             parts.append(f"{left} of this pass" if self._name else left)
         self._say(", ".join(parts))
 

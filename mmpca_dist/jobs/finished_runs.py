@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from mmpca_dist.errors import DamageError, InputError, did_you_mean
+from mmpca_dist.errors import DamageError, InputError, NoComponentsError, did_you_mean
 from mmpca_dist.finite import or_none
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.counted import Counted
 from mmpca_dist.jobs.directory import CONTENT_OF, RunDirectory, refuse_other_version
-from mmpca_dist.jobs.object_records import AGAIN, check_outputs, objects_in
+from mmpca_dist.jobs.object_records import AGAIN, check_outputs
 from mmpca_dist.jobs.stored_arrays import load_arrays, load_fits, load_statistics, save_arrays
 from mmpca_dist.methods.base.reducer import BY_COMPONENT, MomentReducer
 from mmpca_dist.methods.base.row_features import RowMapTransformer
@@ -26,8 +26,6 @@ from mmpca_dist.stores.zarr_stores import reading_own
 from mmpca_dist.tables.compose import open_rows
 from mmpca_dist.tables.row_maps.specification import Arrays
 from mmpca_dist.tables.source import Source
-
-STATISTICS = "statistics.zarr"
 
 
 def open_run(output: str) -> RunDirectory:
@@ -84,8 +82,7 @@ def statistics_of(run: RunDirectory, as_asked: bool = False) -> Statistics:
     """Return the statistics that a run keeps of its rows, in their own units or, ``as_asked``, standardised."""
     record, table = finished(run, records.REDUCE), counted(run)
     config = run.config.model_copy(update={"standardize": table.record["standardize"]})
-    objects = objects_in(record, STATISTICS)
-    return load_statistics(run.path(STATISTICS), table.classes, config, as_asked, objects)
+    return load_statistics(run, record, table.classes, config, as_asked)
 
 
 def open_projected(folder: str, method: str, suffix: str) -> Source:
@@ -140,12 +137,14 @@ def load_maps(output: str) -> RowMapTransformer:
     """
     run = open_run(output)
     finished(run, records.SOLVE)
-    maps, columns = run.config.dataset.maps, counted(run).stored_columns
+    maps, table = run.config.dataset.maps, counted(run)
+    columns = table.stored_columns
     transformer = RowMapTransformer()
     transformer.maps_, transformer.fits_ = maps, fits_of(run) or [{} for _ in maps]
     transformer.n_features_in_ = columns["n_features"]
     if columns["named_columns"]:
         transformer.feature_names_in_ = np.asarray(columns["feature_names"], dtype=object)
+        transformer.encoding_ = table.record.get("columns", columns["feature_names"]), table.levels
     return transformer
 
 
@@ -160,7 +159,7 @@ def save_model(run: RunDirectory, method: str, reducer: MomentReducer) -> record
     arrays = {name: value for name, value in fitted.items() if name not in scalars}
     if reducer.adjustment_ is not None and len(reducer.adjustment_.slopes):
         arrays |= {"slopes": reducer.adjustment_.slopes, "centre": reducer.adjustment_.centre}
-    save_arrays(run.path("model", f"{method}.zarr"), arrays)
+    save_arrays(run, f"model/{method}.zarr", arrays)
     return {
         "scalars": scalars,
         "n_components": reducer.fitted().used,
@@ -169,6 +168,17 @@ def save_model(run: RunDirectory, method: str, reducer: MomentReducer) -> record
         "limit": reducer.limit_reason_,
         "certificate": getattr(reducer, "certificate_", None),
     }
+
+
+def without_components(reason: str) -> records.ModelRecord:
+    """Return what describes a method that has no components."""
+    return {"scalars": {}, "n_components": 0, "leading": [], "total": None, "limit": reason, "certificate": None}
+
+
+def solved_methods(run: RunDirectory, labels: Iterable[str]) -> list[str]:
+    """Return those of some methods that have components."""
+    models = finished(run, records.SOLVE)["models"]
+    return [label for label in labels if models[label]["n_components"]]
 
 
 def load_model(output: str, method: str, n_components: int | None = None) -> MomentReducer:
@@ -199,11 +209,16 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
     require_method(run, method, list(models))
     record = models[method]
     stored, limit = record["n_components"], record["limit"]
+    if not stored:
+        raise NoComponentsError(f"{method} in {run.uri} has no components: {limit}")
     if n_components is not None and not 1 <= n_components <= stored:
-        raise InputError(f"n_components={n_components}: {method} in {run.uri} has {stored} components ({limit}).")
+        chosen = run.record(records.CHOOSE)
+        asked = run.config.sizes[-1] if chosen is None else chosen["methods"][method]["chosen"]
+        why = limit if stored < asked else "as many as its run asked for"
+        raise InputError(f"n_components={n_components}: {method} in {run.uri} has {stored} components ({why}).")
     size = n_components or stored
     group = f"model/{method}.zarr"
-    arrays = load_arrays(run.path(group), objects_in(solved, group))
+    arrays = load_arrays(run, solved, group)
     table = counted(run)
     count = table.record
     reducer = run.config.reducer(method, size).set_params(standardize=count["standardize"])

@@ -14,18 +14,20 @@ from mmpca_dist.jobs import records
 from mmpca_dist.jobs.counted import Counted
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.inputs import Inputs
-from mmpca_dist.jobs.job import Job, PassCounter, Stage, measured
+from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.notes import plural
 from mmpca_dist.jobs.stored_arrays import save_fits
 from mmpca_dist.passes.census import notes_on_labels, take_census
-from mmpca_dist.passes.row_map_fits import fit_row_maps, spread_sample
+from mmpca_dist.passes.rows import fit_row_maps, spread_sample
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.planning.plan import Plan, Resources
 from mmpca_dist.planning.run_plan import RunRequest
 from mmpca_dist.statistics.medians import median_rows
+from mmpca_dist.statistics.telling_columns import notes_on_telling
 from mmpca_dist.statistics.widened_rows import look_at_gaps
 from mmpca_dist.tables.column_faults import gaps_by_column
 from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.levels import notes_on_many
 from mmpca_dist.tables.mapped_rows import name_of
 from mmpca_dist.tables.roles import SLICES
 from mmpca_dist.tables.side_columns import kept_columns
@@ -64,8 +66,10 @@ def _count(job: Job) -> records.CountRecord:
         edges = ", ".join(f"class {number} up to {edge:.6g}" for number, edge in enumerate(slice_edges, 1))
         notes.append(f"Classes are slices of the target: {edges}, class {len(slice_edges) + 1} above.")
     notes += [dataset.stored.note] if dataset.stored.note else []
+    notes += notes_on_many(dataset.stored.levels)
     if job.config.standardizes and job.inputs.asked.standardize is None:
         notes.append(INDICATORS_BESIDE_NUMBERS)
+    notes += notes_on_telling(job.rows())
     for note in notes:
         job.callback.on_note(note)
     own_columns = dataset.mapped is not None and dataset.mapped.own_columns
@@ -144,31 +148,23 @@ def resources_of(config: RunConfig, output: str) -> Resources:
 
 
 def _fit(job: Job) -> records.MapsRecord:
-    rows, passes = job.inputs.dataset, PassCounter(job, records.MAPS)
+    rows = job.inputs.dataset
     assert rows.mapped is not None  # noqa: S101  (the stage is there for row maps alone)
-    tasks = job.tasks(records.MAPS, passes)
-    with measured(job) as peak:
-        fits = fit_row_maps(rows, partial(spread_sample, tasks))
+    fits = fit_row_maps(rows, partial(spread_sample, job.tasks(records.MAPS)))
     notes = [
         f"{name_of(row_map)}: {remark}."
         for row_map, fit in zip(rows.mapped.maps, fits, strict=True)
         for remark in row_map.remarks(fit)
     ]
     if job.run.purpose == "evaluation":  # whose report is the last stage, and tells all notes
-        notes += [SEES_ALL] if passes.names else []
+        notes += [SEES_ALL] if job.passes.names else []
     else:
         for note in notes:
             job.callback.on_note(note)
-    return {
-        "passes": passes.names,
-        "bytes": passes.n_bytes,
-        "memory": peak(),
-        "notes": notes,
-        "outputs": save_fits(job.run, fits),
-    }
+    return {"notes": notes, "outputs": save_fits(job.run, fits)}
 
 
 def map_stages(config: RunConfig) -> list[Stage]:
     """Return the stage that fits the row maps of a configuration; none where there is nothing to fit."""
     fitted = any(row_map.own_columns for row_map in config.dataset.maps)
-    return [Stage(records.MAPS, "Fit row maps", _fit)] if fitted else []
+    return [Stage(records.MAPS, "Fit row maps", _fit, measured=True)] if fitted else []

@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from mmpca_dist.configuration.dataset_section import located
+from mmpca_dist.configuration.dataset_section import DatasetConfig, located
 from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.configuration.sections import BY_COLUMN, EvaluationConfig
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.column_splits import given_splits, group_splits, time_splits
 from mmpca_dist.evaluation.splits import Splits, fold_splits, share_splits
 from mmpca_dist.faults import Setting, asking, showing, who_asks
-from mmpca_dist.ingest.csv import CSV_SUFFIXES
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.cluster import refuse_misfit, refuse_private
 from mmpca_dist.jobs.directory import Identity, RunDirectory, folder_of
@@ -33,7 +33,7 @@ from mmpca_dist.tables.compose import FILE, column_of, compose, plays_of, reques
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.facts import Table
 from mmpca_dist.tables.labels import notes_on_missing
-from mmpca_dist.tables.readers.formats import TEXT, open_source, stem_of
+from mmpca_dist.tables.readers.formats import open_source, text_form
 from mmpca_dist.tables.readers.named_columns import refuse_gaps
 from mmpca_dist.tables.roles import LABEL, TIME
 
@@ -100,11 +100,13 @@ def notes_on_parts(
 
 
 CONVERT = "convert"
-VERSION = 1
+VERSION = 2
 """Another number lets all texts be converted again."""
 
 
-def readable_rows(uri: str, output: str, callback: Callback, kept: bool = True) -> str:
+def readable_rows(
+    uri: str, output: str, section: DatasetConfig, callback: Callback, kept: bool = True, fitted: Any = None
+) -> str:
     """Return the address of rows that a run reads: of CSV Parquet, of LIBSVM text Zarr, and of others the address.
 
     What is converted lies in the folder ``converted`` beside the output, where other runs find it, if the caller leaves
@@ -112,14 +114,17 @@ def readable_rows(uri: str, output: str, callback: Callback, kept: bool = True) 
     Raises InputError for text that is no table, and OutputError while another process converts it.
     """
     source = storage.normalize(uri)
-    if not TEXT.is_named_by(source.lower()):
+    if not (form := text_form(source)):
         return uri
     storage.require(source)
+    how: Any = {"missing_values": section.missing_values, "decimal": section.decimal}
+    how = how if form == "csv" else {"numbers": section.target is not None, **(fitted or {})}
     parent, stem = storage.normalize(output).rpartition("/")[0], re.sub(r"\W+", "-", source.rpartition("/")[2])
-    folder = storage.join(parent, "converted", f"{stem}-{storage.digest(source)[:8]}")
+    folder = storage.join(parent, "converted", f"{stem}-{storage.digest(source, *filter(None, how.values()))[:8]}")
     record = storage.join(folder, "source.json")
-    converted = storage.join(folder, "table.parquet" if stem_of(source).endswith(CSV_SUFFIXES) else "table.zarr")
-    key = storage.digest(VERSION, storage.list_objects(source))
+    converted = storage.join(folder, "table.parquet" if form == "csv" else "table.zarr")
+    key = storage.digest(VERSION, storage.list_objects(source), how)
+    written = Path(source).stat().st_mtime if storage.is_local(source) else 0
     if storage.exists(record) and storage.read_json(record).get("key") == key:
         return converted
     started = time.monotonic()
@@ -128,9 +133,9 @@ def readable_rows(uri: str, output: str, callback: Callback, kept: bool = True) 
         callback.on_stage_start(CONVERT)
         storage.remove(record)
         progress = partial(callback.on_progress, CONVERT)
-        ingest(source, converted, progress=progress, note=callback.on_note, overwrite=True)
+        ingest(source, converted, progress=progress, note=callback.on_note, overwrite=True, **how)
         if storage.is_local(source) and storage.is_local(converted):  # a run resumes where this is made anew
-            os.utime(converted, (0, Path(source).stat().st_mtime))
+            os.utime(converted, (0, written))
         storage.write_json(record, {"key": key, "source": source})
     found = [f"{uri} is kept as {converted}, until it changes."] if kept else []
     callback.on_stage_end(CONVERT, {"seconds": round(time.monotonic() - started, 3), "found": found}, False)
@@ -172,7 +177,7 @@ class Inputs:
         mixed = 0 < of_text < dataset.stored.n_features
         resolved = config.resolved(dataset.n_rows, dataset.n_features, purpose, mixed)
         parts, uri = _parts_of(config, dataset, purpose), config.dataset.uri
-        shown = {dataset.uri: uri} if TEXT.is_named_by(uri.lower()) else {}
+        shown = {dataset.uri: uri} if text_form(storage.normalize(located(config.dataset))) else {}
         return cls(resolved, dataset, folder_of(config, purpose), config, purpose, parts, shown=shown)
 
     @property
@@ -243,7 +248,7 @@ def _opened(config: RunConfig, purpose: Purpose, callback: Callback) -> Dataset:
         beside[parts] = Setting("column", section="evaluation")
     columns = (play.column for play in plays)
     refuse_private(compute, [section.uri, section.outcome, *columns, parts, config.output])
-    uri = readable_rows(located(section), config.output, callback)
+    uri = readable_rows(located(section), config.output, section, callback)
     with (
         showing({uri: section.uri}),
         memory_limits.within(compute.memory_bytes // compute.threads_per_worker, "compute.memory_limit"),
@@ -252,9 +257,12 @@ def _opened(config: RunConfig, purpose: Purpose, callback: Callback) -> Dataset:
         with asking(replace(who_asks(), called=called)):
             source = open_source(request_of(section, uri, beside=beside))
         refuse_gaps(source, dropped=section.drop)
+        for name in config.report.columns if isinstance(config.report.columns, list) else []:
+            column_of(source, name, Setting("columns", section="report"))
         for method in config.methods if section.weighted or config.class_weight is not None else []:
             refuse_weights(method.needs, f"{method.label}: ")
-        rows = compose(source, plays)
+        factors = config.class_weight if isinstance(config.class_weight, Mapping) else {}
+        rows = compose(source, plays, [label for label, factor in factors.items() if factor == 0])
         refuse_classless(config, purpose)
         dataset = rows.with_maps(section.maps)
         if not config.chooses and config.largest > dataset.n_features:

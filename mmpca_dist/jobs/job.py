@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, cast
 
 import psutil
 
@@ -31,7 +31,7 @@ from mmpca_dist.passes.census import Census, take_census
 from mmpca_dist.passes.checkpoint import Checkpoint
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Cluster, Scheduler, Threads
-from mmpca_dist.passes.tree_reduction import OnPass, PeakMemory, Tasks
+from mmpca_dist.passes.tree_reduction import PeakMemory, Tasks
 from mmpca_dist.planning.plan import PROCESS_BASE
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.lease import Lease, held
@@ -44,6 +44,26 @@ def sizes_of(config: RunConfig, results: records.Results, method: str) -> list[i
     """Return the numbers of components of a method, ascending: as asked for, or the one that a stage has chosen."""
     choice = results.find(records.CHOOSE)
     return config.sizes if choice is None else [choice["methods"][method]["chosen"]]
+
+
+@dataclass
+class PassCounter:
+    """Counts the passes of a stage that read rows, and calls ``tell`` with the name of any pass that begins."""
+
+    tell: Callable[[str], None] = lambda name: None
+    names: list[str] = field(default_factory=list)
+    n_bytes: int = 0
+
+    def __call__(self, name: str, size: int) -> None:
+        self.names += [name] if size else []
+        self.n_bytes += size
+        self.tell(name)
+
+    def take(self) -> dict[str, Any]:
+        """Return the passes that read rows, and their bytes, since the last call."""
+        passes = {"passes": self.names, "bytes": self.n_bytes}
+        self.names, self.n_bytes = [], 0
+        return passes
 
 
 @dataclass
@@ -62,6 +82,8 @@ class Job:
     """The stages whose results were there already."""
     current_checkpoint: Checkpoint | None = None
     """The checkpoint for the passes of the stage at work."""
+    passes: PassCounter = field(default_factory=PassCounter)
+    """The passes of the stage at work."""
     memory: PeakMemory = field(default_factory=PeakMemory)
     left_out: str = ""
     """Why an evaluation does not compare with all columns; empty where it does."""
@@ -110,23 +132,19 @@ class Job:
         rows = self.rows()
         return self.inputs.draw_splits(rows).weighed(rows)
 
-    def rows(self, stage: str | None = None, on_pass: OnPass | None = None) -> Rows:
+    def rows(self, stage: str | None = None) -> Rows:
         """Return the rows for the passes of a stage, which reports its progress, or for other work."""
-        context = vars(self.tasks(stage, on_pass))
+        context = vars(self.tasks(stage))
         scratch = None if stage is None else self.run.path("scratch", stage)
         return Rows(dataset=self.dataset, census=self.census, spans=self.spans, scratch=scratch, **context)
 
-    def tasks(self, stage: str | None = None, on_pass: OnPass | None = None) -> Tasks:
+    def tasks(self, stage: str | None = None) -> Tasks:
         """Return the context of the passes of a stage, which reports its progress, or of other work."""
-        progress = None if stage is None else self.progress(stage)
-        return Tasks(
-            scheduler=self.scheduler,
-            progress=progress,
-            on_pass=on_pass,
-            on_sweep=None if stage is None else partial(self.callback.on_sweep, stage),
-            checkpoint=self.current_checkpoint,
-            memory=self.memory,
-        )
+        told: dict[str, Any] = {}
+        if stage is not None:
+            on_sweep = partial(self.callback.on_sweep, stage)
+            told = {"progress": self.progress(stage), "on_pass": self.passes, "on_sweep": on_sweep}
+        return Tasks(scheduler=self.scheduler, checkpoint=self.current_checkpoint, memory=self.memory, **told)
 
     @property
     def resumable(self) -> bool:
@@ -142,10 +160,10 @@ class Job:
 
         return report
 
-    def check_lease(self) -> None:
-        """Raise OutputError where the folder is no longer this run's."""
+    def check_lease(self, now: bool = False) -> None:
+        """Raise OutputError where the folder is no longer this run's; ``now``, before results, by reading it."""
         if self.lease is not None:
-            self.lease.check()
+            self.lease.check(now)
 
     @contextmanager
     def checkpoint(self, stage: str) -> Iterator[None]:
@@ -168,6 +186,8 @@ class Stage:
     name: records.StageName[Any]
     title: str
     function: Callable[[Job], records.StageRecord]
+    measured: bool = False
+    """Whether the record tells the passes over the rows as well, their bytes, and the peak memory."""
 
 
 @contextmanager
@@ -201,38 +221,14 @@ def watched_memory(interval: float = 0.01) -> Iterator[Callable[[], int]]:
         watcher.join()
 
 
-@dataclass
-class PassCounter:
-    """Counts the passes of a stage, and calls back; ``over_rows`` are those that read rows."""
-
-    job: Job
-    stage: str
-    names: list[str] = field(default_factory=list)
-    over_rows: list[str] = field(default_factory=list)
-    n_bytes: int = 0
-
-    def __call__(self, name: str, size: int) -> None:
-        self.names.append(name)
-        if size:
-            self.over_rows.append(name)
-        self.n_bytes += size
-        self.job.callback.on_pass(self.stage, name)
-
-    def take(self) -> dict[str, Any]:
-        """Return the passes that read rows, and their bytes, since the last call."""
-        passes = {"passes": self.over_rows, "bytes": self.n_bytes}
-        self.over_rows, self.n_bytes = [], 0
-        return passes
-
-
 def run_stage(job: Job, stage: Stage) -> records.StageRecord:
     """Run a stage, or take up its results where its record says that it is done."""
     job.callback.on_stage_start(stage.name)
     record = _whole_record(job, stage)
-    reused = record is not None
-    if reused:
+    if reused := record is not None:
         job.reused.add(stage.name)
-    if record is None:
+    else:
+        job.check_lease(now=True)
         begin = time.perf_counter()
         try:
             record = _do(job, stage)
@@ -243,7 +239,7 @@ def run_stage(job: Job, stage: Stage) -> records.StageRecord:
         _refuse_changed_input(job)
         record["seconds"] = time.perf_counter() - begin
         record["objects"] = recorded(job.run.uri, record.get("outputs", []), record.get("objects"))
-        job.check_lease()
+        job.check_lease(now=True)
         job.run.finish(stage.name, job.key, record)
         if job.resumable:
             storage.remove(job.run.path("scratch", stage.name))
@@ -273,7 +269,10 @@ def _whole_record(job: Job, stage: Stage) -> records.StageRecord | None:
     record: records.StageRecord | None = None
     try:
         record = job.run.record(stage.name)
-        if record is None or record["key"] != job.key or stage.name == records.PLAN:
+        carried = job.config.report.columns if stage.name == records.REPORT else None
+        if record is None or stage.name == records.PLAN:
+            return None
+        if (record["key"], record.get("carried")) != (job.key, carried):
             return None
         check_outputs(job.run.uri, record)
         return record
@@ -293,14 +292,24 @@ def _do(job: Job, stage: Stage) -> records.StageRecord:
     notice = compile_notice.watching(lambda: job.callback.on_compile(stage.name), client)
     try:
         with notice, job.checkpoint(stage.name):
-            return stage.function(job)
+            return _measured(job, stage)
     except DamageError as error:
         if not job.resumable or not storage.names_in(scratch):
             raise
         job.callback.on_note(f"{error} What is kept of the stage {stage.name!r} is not used; it begins anew.")
     storage.remove(scratch)
     with job.checkpoint(stage.name):
+        return _measured(job, stage)
+
+
+def _measured(job: Job, stage: Stage) -> records.StageRecord:
+    """Do a stage, and return its record with what was measured of it, where that is told."""
+    job.passes = PassCounter(partial(job.callback.on_pass, stage.name))
+    if not stage.measured:
         return stage.function(job)
+    with measured(job) as peak:
+        record = stage.function(job)
+        return cast(records.StageRecord, {**job.passes.take(), "memory": peak(), **record})
 
 
 def open_job(
@@ -328,9 +337,14 @@ def open_inputs(inputs: Inputs, callback: Callback, client: Any = None) -> Itera
         refuse_private(compute, [*inputs.addresses, inputs.run.uri])
     run, watch = inputs.run, Watch.of(inputs.addresses)
     identity = claimable(inputs)
-    with showing(inputs.shown), run.tidied(), held(run.uri, callback.on_note) as lease:
+    with (
+        showing(inputs.shown),
+        run.tidied(),
+        held(run.uri, callback.on_note) as lease,
+        lease.cleared(run.discard_removed),
+    ):
         begun_before = run.exists
-        key = run.begin(identity)
+        key = run.begin(identity, callback.on_note)
         if begun_before:
             storage.remove_partials(run.uri, but=EVALUATION)  # of a process that was killed as it wrote
         try:
@@ -347,8 +361,8 @@ def open_inputs(inputs: Inputs, callback: Callback, client: Any = None) -> Itera
                 held_at_start = psutil.Process().memory_info().rss
                 job.held = max(0, held_at_start - PROCESS_BASE - inputs.dataset.facts.resident_bytes)
                 yield job
-                if not lease.is_lost:
-                    storage.remove(run.path("scratch"))
+                lease.check(now=True)
+                storage.remove(run.path("scratch"))
         except MmpcaError as error:
             # A resumed run keeps what it had, and the folder may be another run's by now.
             if not begun_before and not lease.is_lost:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from mmpca_dist.jobs.run_needs import SEARCH, SharedPass, run_needs
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.statistics.class_weights import ClassWeight, class_factors
+from mmpca_dist.statistics.telling_columns import MAX_TELLING, TELLING, telling_note
 from mmpca_dist.statistics.working_statistics import Statistics
 from mmpca_dist.tables.column_scatter import dominance_note, dominant_columns, percent
 from mmpca_dist.tables.dataset import Dataset
@@ -155,9 +156,10 @@ def _percent(share: float) -> str:
 
 Certificate = dict[str, Any]
 MORE = "Raise solver.passes, or lower solver.tolerance where passes end before, for components that are more exact."
-TELLING, MAX_TELLING = 0.97, 3
-"""Share of the variance of a column between classes from which on a note names it, and columns that are named."""
 MAX_LISTED = 6
+SMALL, ENOUGH, DEVIATIONS = 0.05, 5, 3
+"""Share of the scatter between the classes, beyond chance, that is small; rows for each class and column, and
+deviations from chance, to say so."""
 BASIS_ROWS = 4096
 MAX_OPERATIONS = 1e10
 """Shares of columns are not worth more than about a second."""
@@ -210,7 +212,8 @@ def arbitrary(
     errors = np.asarray(relative_errors) * values
     if orthonormal:
         errors = np.fmax(np.nan_to_num(residuals), errors)
-    close = values[:-1] - values[1:] <= errors[:-1] + errors[1:]
+    with np.errstate(invalid="ignore"):  # values may have overflowed
+        close = values[:-1] - values[1:] <= errors[:-1] + errors[1:]
     alike[:-1] |= close
     alike[1:] |= close
     return alike
@@ -221,7 +224,7 @@ def shared_notes(config: RunConfig, results: Results) -> list[str]:
     count, solved = results.of(COUNT), results.of(SOLVE)
     heavy = dominance_note(solved["dominant_columns"], count["feature_names"], count["n_features"])
     of_searches = (note for search in summaries(config, results) for note in search.notes())
-    notes = [*of_searches, *solver_notes(results, config.solver.tolerance)]
+    notes = [*of_searches, *solver_notes(config, results)]
     return [heavy, *notes] if heavy else notes
 
 
@@ -237,8 +240,8 @@ def goes_by_scatter(config: RunConfig) -> bool:
     return not config.standardizes and not all(section.method.scale_free for section in config.methods)
 
 
-def leakage_note(statistics: Statistics, names: list[str] | None) -> list[str]:
-    """Return a note on the columns that tell the classes apart nearly by themselves: they may give the label away."""
+def leakage_note(statistics: Statistics, names: list[str] | None, before: Sequence[str] = ()) -> list[str]:
+    """Return notes on the columns that nearly tell the classes apart alone, but those that notes ``before`` name."""
     moments = statistics.moments
     if not statistics.knows_columns or moments.targets is not None or moments.counts.sum() < 10 * len(moments.counts):
         return []
@@ -246,10 +249,31 @@ def leakage_note(statistics: Statistics, names: list[str] | None) -> list[str]:
     between = moments.counts @ statistics.column_deviations() ** 2
     shares = between / np.where(within + between > 0, within + between, 1)
     telling = [j for j in np.argsort(-shares, kind="stable")[:MAX_TELLING].tolist() if shares[j] > TELLING]
+    shown = {j: repr(names[j]) if names else f"Column {j}" for j in telling}
+    columns = {j: shown[j].partition("=")[0].strip("'") for j in telling}
     return [
-        f"{repr(names[j]) if names else f'Column {j}'} nearly tells the classes apart alone: {percent(shares[j])} of "
-        "its variance lies between them. Leave it out (dataset.drop) if it is known only together with the label."
+        telling_note(shown[j], f"{percent(shares[j])} of its variance lies between them")
         for j in telling
+        if not any(note.startswith(f"{columns[j]!r} nearly tells") for note in before)
+    ]
+
+
+def small_share_note(statistics: Statistics) -> list[str]:
+    """Return a note where class means differ by a small share of the scatter, and rows suffice for another measure."""
+    moments = statistics.moments
+    n_classes, n = int(np.count_nonzero(moments.counts)), moments.n_rows
+    if moments.targets is not None or n < ENOUGH * (n_classes + statistics.n_features):
+        return []
+    between, chance = float(moments.counts @ np.sum(moments.deviations**2, axis=1)), (n_classes - 1) / (n - 1)
+    share = between / max(between + statistics.within_trace(), np.finfo(float).tiny)
+    # Of classes that are drawn at random, the share differs so much from chance, where columns vary alike.
+    deviation = chance * np.sqrt(2 / (max(n_classes - 1, 1) * statistics.n_features))
+    if not chance + DEVIATIONS * deviation < share < chance + SMALL:
+        return []
+    return [
+        f"The classes lie within a small share of the scatter: their means differ by {share:.1%} of it, where "
+        f"chance makes {chance:.1%}. Components that keep scatter, such as those of pca and m-pca0, hardly see "
+        "them; fisher measures them by the scatter within the classes. Compare both by an evaluation."
     ]
 
 
@@ -260,8 +284,7 @@ def dominant_columns_of(config: RunConfig, statistics: Statistics) -> list[tuple
     moments, basis, approximation = statistics.moments, statistics.basis, statistics.approximation
     counts = moments.counts
     if statistics.knows_columns:
-        within = statistics.column_squares(np.ones(len(counts)))
-        return dominant_columns(within + counts @ statistics.column_deviations() ** 2)
+        return dominant_columns(statistics.column_totals())
     if basis is None or basis.shape[0] * float(basis.shape[1]) ** 2 > MAX_OPERATIONS:
         return []
     weights = moments.weights
@@ -275,11 +298,15 @@ def dominant_columns_of(config: RunConfig, statistics: Statistics) -> list[tuple
     return dominant_columns(squares, None if approximation is None else approximation.trace + float(np.trace(between)))
 
 
-def certificates_of(results: Results) -> dict[str, Certificate]:
-    """Return, by method, what its solver in passes proved; empty where scatters were formed."""
+def certificates_of(config: RunConfig, results: Results) -> dict[str, Certificate]:
+    """Return, by method in the order of the configuration, what its solver in passes proved.
+
+    It is empty where scatters were formed. Stored records name the methods in another order.
+    """
     solved, certificates = results.find(SOLVE), {}
-    for method, model in solved["models"].items() if solved else ():
-        certificate = model.get("certificate") or {}
+    models = solved["models"] if solved else {}
+    for method in filter(models.__contains__, config.labels):
+        certificate = models[method].get("certificate") or {}
         solver = certificate.get("solver")
         certificate = solver if isinstance(solver, dict) else certificate  # next to that of a search, or alone
         if certificate.get("solver"):
@@ -287,9 +314,9 @@ def certificates_of(results: Results) -> dict[str, Certificate]:
     return certificates
 
 
-def solver_rows(results: Results) -> list[tuple[str, str, str]]:
+def solver_rows(config: RunConfig, results: Results) -> list[Row]:
     """Return the certificate of the solver as (method, proved, what that means)."""
-    return [(title_of(method), *_row(certificate)) for method, certificate in certificates_of(results).items()]
+    return [(title_of(method), *_row(certificate)) for method, certificate in certificates_of(config, results).items()]
 
 
 def _row(certificate: Certificate) -> tuple[str, str]:
@@ -334,9 +361,10 @@ def _floored(share: float) -> str:
     return f"{np.floor(1000 * share) / 10:.3g}%"
 
 
-def solver_notes(results: Results, tolerance: float) -> list[str]:
+def solver_notes(config: RunConfig, results: Results) -> list[str]:
     """Return what a reader must know of components that are not yet exact."""
-    notes = ((title_of(method), _note(proved, tolerance)) for method, proved in certificates_of(results).items())
+    proved = certificates_of(config, results).items()
+    notes = ((title_of(method), _note(certificate, config.solver.tolerance)) for method, certificate in proved)
     return [f"{title}{note}" for title, note in notes if note]
 
 

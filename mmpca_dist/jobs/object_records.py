@@ -50,11 +50,6 @@ def _below(objects: Objects, folder: str) -> dict[str, Any]:
     return {name: recorded for name, recorded in objects.items() if name.startswith(f"{folder}/")}
 
 
-def objects_in(record: Mapping[str, Any], folder: str) -> Objects:
-    """Return what a record holds of the objects in a folder, by their names there."""
-    return {name.removeprefix(f"{folder}/"): known for name, known in _below(record["objects"], folder).items()}
-
-
 def read_recorded(uri: str, record: Mapping[str, Any], output: str) -> bytes:
     """Return the content of a file that a record names; raise DamageError where it is not what was written."""
     return _checked(uri, output, record["objects"].get(output))
@@ -78,20 +73,22 @@ def _other_size(n_bytes: int, expected: int) -> str:
     return f"it holds {n_bytes} bytes where {expected} were written"
 
 
-def open_arrays(uri: str, objects: Objects | None = None) -> dict[str, zarr.Array]:
-    """Open the arrays of a Zarr group of ours; ``objects`` is the record of the group.
+def open_arrays(uri: str, record: Mapping[str, Any], folder: str) -> dict[str, zarr.Array]:
+    """Open the arrays of a Zarr group, a ``folder`` of the run at ``uri``, whose objects a record has.
 
     Raises DamageError, which names the metadata or chunk that is missing, or is not what was written.
     """
+    uri, stored = storage.join(uri, folder), _below(record["objects"], folder)
+    objects = {name.removeprefix(f"{folder}/"): known for name, known in stored.items()}
     with reading_own(uri, AGAIN):
         present = {name: size for name, size, _ in storage.list_objects(uri)}
         metadata = objects or dict.fromkeys(name for name in present if name.endswith("zarr.json"))
-        stored = [name.removesuffix(GROUP) for name in metadata if name.endswith(GROUP)]
-        for name in ["zarr.json", *(f"{name}{GROUP}" for name in stored)]:
+        names = [name.removesuffix(GROUP) for name in metadata if name.endswith(GROUP)]
+        for name in ["zarr.json", *(f"{name}{GROUP}" for name in names)]:
             _checked(uri, name, metadata.get(name))
         group = zarr_stores.open_group(uri)
         arrays: dict[str, zarr.Array] = {}
-        for name in stored:
+        for name in names:
             array = group[name]
             if not isinstance(array, zarr.Array):
                 raise ValueError(f"{name} is no array")
@@ -105,20 +102,19 @@ def check_outputs(uri: str, record: Mapping[str, Any]) -> None:
     """Check that the outputs of a stage are what was written; raise DamageError, which names what is not."""
     for output in record.get("outputs", []):
         if output.endswith(GROUP):
-            folder = output.removesuffix(GROUP)
-            _check_group(storage.join(uri, folder), objects_in(record, folder))
+            _check_group(uri, record, output.removesuffix(GROUP))
         elif output in record["objects"]:
             _checked(uri, output, record["objects"][output])
         else:
             _check_folder(uri, output, _below(record["objects"], output))
 
 
-def _check_group(uri: str, objects: Objects) -> None:
-    arrays = open_arrays(uri, objects)
+def _check_group(uri: str, record: Mapping[str, Any], folder: str) -> None:
+    arrays = open_arrays(uri, record, folder)
     if sum(array.nbytes for array in arrays.values()) > CONTENT_BYTES:
         return
     for name, array in arrays.items():
-        path, crc = storage.join(uri, name), 0
+        path, crc = storage.join(uri, folder, name), 0
         for index in chunks_of(array):
             with reading_own(f"{path}/{array.metadata.encode_chunk_key(index)}", AGAIN):
                 block = block_of(array, index)

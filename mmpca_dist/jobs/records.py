@@ -43,6 +43,8 @@ class CountRecord(StageRecord):
     """The stored columns, where some are text, and become indicators."""
     levels: NotRequired[list[list[Any]]]
     """Of each of them its name, and the levels that are kept and joined."""
+    first_index: NotRequired[int]
+    """That of the first column of LIBSVM text, where it is 0."""
     standardize: bool
     """Whether columns are standardised: as asked for, or as indicators stand beside numbers."""
     targets: NotRequired[list[str]]
@@ -68,8 +70,8 @@ class PlanRecord(StageRecord):
     rows: list[tuple[str, str]]
 
 
-class PassesRecord(StageRecord):
-    """The costs of passes over the rows; ``memory`` is the peak of a worker in bytes."""
+class PassesRecord(StageRecord, total=False):
+    """The costs of a stage that is measured; ``memory`` is the peak of a worker in bytes."""
 
     passes: list[str]
     bytes: int
@@ -88,7 +90,7 @@ class MethodChoice(TypedDict):
     words: str
 
 
-class ChoiceRecord(StageRecord):
+class ChoiceRecord(PassesRecord):
     """How numbers of components were chosen; a refreshed run keeps the choice, and made no passes for it."""
 
     rule: str
@@ -99,9 +101,6 @@ class ChoiceRecord(StageRecord):
     found: list[str]
     overlap: float
     n_splits: NotRequired[int]
-    passes: NotRequired[list[str]]
-    bytes: NotRequired[int]
-    memory: NotRequired[int]
 
 
 class ReduceRecord(PassesRecord):
@@ -143,12 +142,10 @@ class SolveRecord(StageRecord):
     notes: list[str]
 
 
-class ProjectRecord(StageRecord):
-    """Bytes read and written, and the peak of a worker's memory."""
+class ProjectRecord(PassesRecord):
+    """Bytes read and written."""
 
-    bytes: int
     written: int
-    memory: int
 
 
 class ReportRecord(StageRecord):
@@ -158,6 +155,8 @@ class ReportRecord(StageRecord):
     figures: list[dict[str, str]]
     """Of each picture ``name``, ``title``, ``caption``, and ``png``, its address."""
     notes: NotRequired[list[str]]
+    carried: NotRequired[Any]
+    """The setting ``report.columns`` that the page was written with."""
 
 
 class TuneRecord(StageRecord):
@@ -167,12 +166,10 @@ class TuneRecord(StageRecord):
     left_out: str
 
 
-class ScoreRecord(StageRecord):
+class ScoreRecord(PassesRecord):
     """How many splits were scored, and the passes that this took."""
 
     n_splits: int
-    passes: list[str]
-    bytes: int
 
 
 class CompareRecord(ReportRecord):

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import zarr
-import zarr.codecs
 from numpy.typing import NDArray
 
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.jobs.object_records import AGAIN, GROUP, VALUES, Objects, objects_in, open_arrays, refuse_other_values
-from mmpca_dist.jobs.records import MapsRecord
+from mmpca_dist.jobs.object_records import AGAIN, GROUP, VALUES, open_arrays, refuse_other_values
+from mmpca_dist.jobs.records import MapsRecord, ReduceRecord
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.medians import by_pairing
@@ -34,12 +32,17 @@ from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.zarr_stores import read_chunks, reading_own
 from mmpca_dist.tables.row_maps.specification import Arrays
 
+STATISTICS = "statistics.zarr"
 WEIGHTED = "weighted_"
 """Before the names of arrays in the basis for M-PCA0."""
 
 
-def save_arrays(uri: str, arrays: dict[str, NDArray | None]) -> None:
-    """Write arrays to a new Zarr group, matrix by matrix, in single precision if they are, else in double."""
+def save_arrays(run: RunDirectory, folder: str, arrays: Mapping[str, NDArray | None]) -> str:
+    """Write arrays to a new Zarr group, a folder of a run, and return the name of the output.
+
+    They are written matrix by matrix, in single precision if they are, else in double.
+    """
+    uri = run.path(folder)
     group = zarr_stores.open_group(uri, "w")
     with storage.explained(uri, "write"):
         for name, array in arrays.items():
@@ -53,21 +56,21 @@ def save_arrays(uri: str, arrays: dict[str, NDArray | None]) -> None:
                 dtype=values.dtype,
                 chunks=(1, *chunks[1:]) if array.ndim == 3 else chunks,
                 fill_value=np.nan,
-                compressors=[zarr.codecs.Crc32cCodec()],
-                config={"write_empty_chunks": True},
+                **zarr_stores.CHECKED,
                 attributes={VALUES: storage.extended(0, values)},
             )
             target[...] = values
+    return folder + GROUP
 
 
-def load_arrays(uri: str, objects: Objects | None = None) -> dict[str, NDArray]:
-    """Read what ``save_arrays`` wrote; ``objects`` is the record of the group.
+def load_arrays(run: RunDirectory, record: Mapping[str, Any], folder: str) -> dict[str, NDArray]:
+    """Read what ``save_arrays`` wrote into a folder of a run, whose objects a record has.
 
     Raises DamageError, which names the object that is missing or damaged.
     """
     arrays = {}
-    for name, array in open_arrays(uri, objects).items():
-        path = storage.join(uri, name)
+    for name, array in open_arrays(run.uri, record, folder).items():
+        path = run.path(folder, name)
         arrays[name] = read_chunks(path, array, AGAIN)
         refuse_other_values(path, array, storage.extended(0, arrays[name]))
     return arrays
@@ -79,35 +82,29 @@ def _group(number: int) -> str:
 
 def save_fits(run: RunDirectory, fits: Sequence[Arrays]) -> list[str]:
     """Store the fits of row maps, and return the names of the outputs."""
-    outputs = []
-    for number, fit in enumerate(fits, 1):
-        if fit:
-            save_arrays(run.path(_group(number)), dict(fit))
-            outputs.append(_group(number) + GROUP)
-    return outputs
+    return [save_arrays(run, _group(number), fit) for number, fit in enumerate(fits, 1) if fit]
 
 
 def load_fits(run: RunDirectory, record: MapsRecord, n_maps: int) -> list[Arrays]:
     """Return the fits of so many row maps; raise DamageError where they are not what was written."""
     stored = record["outputs"]
-    return [
-        load_arrays(run.path(_group(number)), objects_in(record, _group(number)))
-        if _group(number) + GROUP in stored
-        else {}
-        for number in range(1, n_maps + 1)
-    ]
+    groups = map(_group, range(1, n_maps + 1))
+    return [load_arrays(run, record, group) if group + GROUP in stored else {} for group in groups]
 
 
 ADJUSTMENT = ("deltas", "slopes", "centre")
 TARGETS = ("mean", "cross", "squares")
 
 
-def save_statistics(uri: str, statistics: Statistics) -> None:
-    """Store statistics; those of tall data must not be standardised, so that later rows can be merged in."""
+def save_statistics(run: RunDirectory, statistics: Statistics) -> list[str]:
+    """Store statistics, and return the names of the outputs.
+
+    Those of tall data must not be standardised, so that later rows can be merged in.
+    """
     arrays = _arrays_of(statistics)
     if isinstance(statistics, SubspaceStatistics) and statistics.weighted is not None:
         arrays |= {f"{WEIGHTED}{name}": array for name, array in _arrays_of(statistics.weighted).items()}
-    save_arrays(uri, arrays)
+    return [save_arrays(run, STATISTICS, arrays)]
 
 
 def _arrays_of(statistics: Statistics) -> dict[str, NDArray | None]:
@@ -195,11 +192,11 @@ def _approximation(arrays: dict[str, NDArray[np.float64]]) -> Approximation | No
 
 
 def load_statistics(
-    uri: str, classes: NDArray, config: RunConfig, as_asked: bool = False, objects: Objects | None = None
+    run: RunDirectory, record: ReduceRecord, classes: NDArray, config: RunConfig, as_asked: bool = False
 ) -> Statistics:
     """Read what ``save_statistics`` wrote for a run: in the units of the columns or, ``as_asked``, standardised."""
-    arrays, pairings = load_arrays(uri, objects), config.needs().medians
-    with reading_own(uri, AGAIN):  # what does not fit together is damage, too
+    arrays, pairings = load_arrays(run, record, STATISTICS), config.needs().medians
+    with reading_own(run.path(STATISTICS), AGAIN):  # what does not fit together is damage, too
         if "basis" in arrays:
             return _in_basis(arrays, classes, config.precision, pairings)
         moments, medians = _moments(arrays, classes), by_pairing(arrays.get("medians"), pairings)

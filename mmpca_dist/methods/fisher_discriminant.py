@@ -79,7 +79,7 @@ class FisherDiscriminant(BlockReducer):
         between = moments.deviations[present] * np.sqrt(moments.counts[present] / n)[:, None]
         count = self._at_most(min(len(present) - 1, moments.n_features))
         pairs, certificate = discriminants(statistics, between, count, self.shrinkage)
-        self._cautions = self._cautions_of(statistics, float(pairs.values[0]))
+        self._cautions = self._cautions_of(statistics, float(pairs.values.max(initial=0)))
         return Solution.of_pairs(statistics, pairs, class_limit(len(present)), certificate)
 
     def _cautions_of(self, statistics: Statistics, criterion: float) -> list[str]:

@@ -78,7 +78,8 @@ def _scores(statistics: Statistics) -> NDArray[np.float64]:
     weights[present] = 1.0 if len(present) == 2 else counts[present]
     shares[present] = weights[present] / counts[present]
     spread = np.sqrt(np.maximum(statistics.column_squares(shares), 0))
-    spread[spread <= ROUNDING * np.abs(statistics.mean)] = 0
+    unit = 1.0 if len(present) == 2 else np.sqrt(counts.sum())  # sums of squares of all rows, not a variance
+    spread[spread <= ROUNDING * unit * np.abs(statistics.mean)] = 0
     deviations = np.abs(statistics.column_deviations())
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where(deviations > 0, deviations / spread, 0.0)

@@ -109,9 +109,7 @@ def _problems(statistics: Statistics) -> list[Regression]:
 
 def _inverse_deviations(statistics: Statistics, scatter: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return what columns in working units are multiplied by to have unit variance; 0 for constant ones, shape (d,)."""
-    counts = statistics.moments.counts
-    between = counts @ statistics.column_deviations() ** 2
-    deviations = np.sqrt((statistics.column_squares(np.ones(len(counts))) + between) / counts.sum())
+    deviations = np.sqrt(statistics.column_totals() / statistics.moments.counts.sum())
     usable = deviations > ROUNDING * np.abs(statistics.mean)
     units = deviations if statistics.scale is None else deviations / statistics.scale
     if statistics.basis is not None:  # the basis knows a column up to a rounding of the largest

@@ -62,7 +62,7 @@ class LOL(BlockReducer):
         known = np.maximum(1.0, pairs.total / np.maximum(pairs.values, np.finfo(float).tiny))
         errors = epsilon * np.concatenate([np.ones(len(between)), known])
         basis, used = _orthonormalized(np.concatenate([between, pairs.vectors.T]), count, errors)
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             variances = np.einsum("ij,ij->i", basis @ scatter.dense(moments), basis)
             errors = statistics.epsilon * pairs.total / np.maximum(variances, 0)
         errors[: len(between)] = np.where(off > statistics.unit, off, 0.0)

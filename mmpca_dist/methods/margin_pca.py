@@ -46,6 +46,7 @@ from mmpca_dist.statistics.scatters import (
     all_pairs_scatter,
     at_least_two,
     full_rank,
+    less_others,
     total_scatter,
 )
 from mmpca_dist.statistics.working_statistics import Statistics, SubspaceStatistics
@@ -286,10 +287,10 @@ def _from_means(moments: ClassMoments, pairing: str) -> WeightedScatter:
     present, counts, n = at_least_two(moments.counts), moments.counts, moments.total
     ones, rank = np.ones(len(counts)), full_rank(moments)
     if pairing == "one-vs-rest":
-        return WeightedScatter(ones, moments.deviations, counts * (n / (n - counts)) ** 2, n, rank)
+        return WeightedScatter(ones, less_others(moments), counts, n, rank)
     # As sum_c n_c D_c = 0, the sum over pairs of (n_a + n_b) (m_a - m_b) (m_a - m_b)^T is one over classes.
-    others, weights = len(present) - 1, np.where(counts > 0, len(present) * counts + n, 0)
-    return WeightedScatter(others * ones, moments.deviations, weights, n * others, rank)
+    times, weights = len(present) - 1, np.where(counts > 0, len(present) * counts + n, 0)
+    return WeightedScatter(times * ones, moments.deviations, weights, n * times, rank)
 
 
 def _from_medians(moments: ClassMoments, medians: NDArray[np.float64], pairing: str) -> WeightedScatter:

@@ -13,7 +13,7 @@ from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.base.solution import Solution, certificate_of_means, class_limit
 from mmpca_dist.methods.base.target_reducer import TargetReducer
 from mmpca_dist.statistics.class_weights import ClassWeight
-from mmpca_dist.statistics.scatters import at_least_two, least_shared
+from mmpca_dist.statistics.scatters import at_least_two, least_shared, less_others, others
 from mmpca_dist.statistics.working_statistics import Statistics
 
 
@@ -89,16 +89,18 @@ class SupervisedPCA(TargetReducer):
         moments = statistics.moments
         if moments.targets is not None:
             A = moments.targets.cross.T
-            pairs = leading_low_rank(A, self._at_most(len(A)), least_shared(moments) / float(np.linalg.norm(A)))
+            pairs = leading_low_rank(
+                A, self._at_most(len(A)), least_shared(moments) / float(scipy.linalg.norm(A.ravel()))
+            )
             return Solution.of_pairs(statistics, pairs, f"the number of targets, {len(A)}")
         present = at_least_two(moments.counts)
-        factors = moments.counts.astype(np.float64)
-        A = moments.deviations * factors[:, None]
+        factors = moments.counts * others(moments.counts / moments.total)
+        A = less_others(moments) * factors[:, None]
         if self.kernel is not None and not (isinstance(self.kernel, str) and self.kernel == "delta"):
             root = _kernel_root(self.kernel, moments.classes)
             A, factors = root @ A, root * factors
-        off = statistics.means_error * float(np.linalg.norm(factors))
-        size = float(np.linalg.norm(A))
+        off = statistics.means_error * float(scipy.linalg.norm(factors.ravel()))
+        size = float(scipy.linalg.norm(A.ravel()))
         count = self._at_most(min(len(present) - 1, moments.n_features))
         pairs = leading_low_rank(A, count, max(statistics.unit, off / size) if size > 0 else statistics.unit)
         return Solution.of_pairs(statistics, pairs, class_limit(len(present)), certificate_of_means(statistics))

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.extmath import randomized_svd
 from threadpoolctl import threadpool_limits
 
-from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.blas import alone, single_blas_thread
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.neighbors.layout_size import MAX_FIRST, MAX_SECOND
+from mmpca_dist.neighbors.options import MAX_FIRST, MAX_SECOND
 from mmpca_dist.passes.units import blocks, rows_within
 
 FIRST_SHARE, SECOND_SHARE = 0.8, 0.93
@@ -222,8 +220,7 @@ def train_cells(frame: Frame, sample: NDArray, count: int) -> Cells:
     distinct = len(np.unique(single, axis=0)) if len(single) < 10 * count else len(single)
     count = max(1, min(count, len(single), distinct))
     # One thread, so that sums do not depend on their number; cells that stay empty, after many equal rows, do no harm.
-    with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with single_blas_thread(), threadpool_limits(1, "openmp"), alone():
         means = KMeans(count, n_init=1, init="random", max_iter=ITERATIONS, random_state=0).fit(single)
     order = _along_the_tree(means.cluster_centers_, np.arange(count))
     owner = np.argsort(order)[means.labels_]

@@ -1,4 +1,4 @@
-"""Cost of a search: pairs to compare, scratch, memory, time."""
+"""Cost of a search: pairs to compare, scratch, memory."""
 
 from __future__ import annotations
 
@@ -11,18 +11,13 @@ from numpy.typing import NDArray
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors import cells, kernels, nearest
 from mmpca_dist.neighbors.layout import piece_rows, segment_rows
-from mmpca_dist.neighbors.layout_size import MAX_FIRST, MAX_SECOND
-from mmpca_dist.neighbors.options import Search
+from mmpca_dist.neighbors.options import MAX_FIRST, MAX_SECOND, Search
 from mmpca_dist.neighbors.pair_statistics import block_rows, sample_pairs
 from mmpca_dist.neighbors.search import FEWEST_TASKS, most_queries
 from mmpca_dist.statistics.costs import largest_unit
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span
 
-PAIR_RATE = 5e8
-"""Pairs a second a thread that are compared, in the products and the sweep after them: measured, on the slow side."""
-PRODUCT_RATE = 1e10
-"""Multiply-adds a second a thread, of differences with vectors: measured for 14 to 60 vectors, 4e9 to 1.3e10."""
 EXPECTED_SHARE, EXPECTED_CELLS, EXPECTED_POWER = 0.2, 250, 0.5
 """An approximate search is expected to compare a fifth of the pairs with 250 cells (100,000 rows), and less with more
 of them, as a power of their number. Measured in 32 to 784 columns, recall 0.95 and 0.98, up to 10,000,000 rows: two or
@@ -42,12 +37,7 @@ class SearchCosts:
     scratch: int  # largest size of what is laid out, in memory or on disk: it is there twice while it is sorted
     in_memory: bool
     memory: int  # of a process, in addition to its base and to what the data set keeps
-    products: float  # multiply-adds of the scatter of pairs, or of applying it to vectors
     proved: bool  # whether the bounds are bounds, and not expected values
-
-    def seconds(self, threads: int) -> float:
-        """Return how long the search takes with so many threads: at most, or as expected."""
-        return (self.pairs / PAIR_RATE + self.products / PRODUCT_RATE) / threads
 
 
 def search_costs(
@@ -89,7 +79,6 @@ def search_costs(
         tasks = min(math.ceil(queries / most_queries(sizes.row)) + FEWEST_TASKS, tasks)
     laid_out, kept = (n * sizes.row, results) if in_memory else (0, 0)
     searching = max(sizes.searching(asked) for asked in ([queries] if proved else [queries, calibrated]))
-    applied = [min(dataset.n_features, n)] if vectors is None else vectors
     unit_rows, unit = largest_unit(dataset, spans)
     later = (
         laid_out + min(threads, len(spans)) * (unit + sizes.sorting(unit_rows)),
@@ -104,7 +93,6 @@ def search_costs(
         scratch=max(2 * n * sizes.row, n * sizes.row + results),
         in_memory=in_memory,
         memory=COMPILED + max(sizes.training(), sizes.frame() + max(later)),
-        products=2.0 * queries * sizes.slots * dataset.n_features * sum(applied),
         proved=proved,
     )
 

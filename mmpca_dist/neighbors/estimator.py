@@ -15,9 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.layout import Layout, is_usable
-from mmpca_dist.neighbors.layout_size import fits_memory
 from mmpca_dist.neighbors.nearest import Neighbors, find_nearest, make_layout
-from mmpca_dist.neighbors.options import Search
+from mmpca_dist.neighbors.options import Search, fits_memory
 from mmpca_dist.neighbors.search import queries_from, search_queries
 from mmpca_dist.passes.dask_rows import lazy_rows
 from mmpca_dist.passes.rows import Rows

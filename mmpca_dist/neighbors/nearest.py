@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -122,50 +123,48 @@ def find_nearest(layout: Layout, classes: NDArray, search: Search, tasks: Tasks)
     The distance is the float64 sum of squared differences in a fixed order (`bounds.squared_distance`); ties go to
     the lowest row number.
     """
-    chosen, tasks = draw_rows(layout.n_rows, search.max_queries), without_blocks(tasks)
-    task = SearchSegments(layout, search.pairing == "one-vs-one", chosen=chosen)
-    outcome = run_search(task, search, enough_tests(search.recall), tasks)
-    work, (recall,) = outcome.work, outcome.recalls
-    return Neighbors(
-        outcome.tables, classes, search, layout.n_rows, work, work, outcome.read, recall, outcome.effort, tasks
-    )
-
-
-@dataclass(frozen=True)
-class SearchResult:
-    """The result of a search: tables of neighbours, counts, cost, and the recall of each part."""
-
-    tables: Tables
-    work: SearchCounts  # of the final search
-    read: int  # bytes that came back from scratch, for calibration too
-    effort: float  # how far it looked
-    recalls: Sequence[Recall | None]  # of each part; None where it is exact
+    (neighbors,) = run_search(layout, classes, search, tasks)
+    return neighbors
 
 
 def run_search(
-    task: SearchSegments, search: Search, tests: int, tasks: Tasks, parts: Sequence[int | None] = (None,)
-) -> SearchResult:
-    """Search for all rows, or for those chosen; approximately where that is asked and there are queries enough.
+    layout: Layout, classes: NDArray, search: Search, tasks: Tasks, parts: Sequence[int | None] = (None,),
+    more: float = 1.0,
+) -> list[Neighbors]:  # fmt: skip
+    """Search for all rows, or for those drawn; approximately where that is asked and there are queries enough.
 
     Looks further, round by round, until the intervals of all recalls lie above what ``search`` asks: a recall for each
-    of ``parts``, while it is held out, shown by ``tests`` queries.
+    of ``parts``, while it is held out. Returns what is found while each part is held out, with the work on the queries
+    of all. So many times ``more`` are drawn, and show the recalls, as would be among the rows of one part.
     """
+    tests, tasks = math.ceil(enough_tests(search.recall) * more), without_blocks(tasks)
+    chosen = draw_rows(layout.n_rows, search.max_queries and math.ceil(search.max_queries * more))
+    n_queries = layout.n_rows if chosen is None else len(chosen)
 
     def run(task: SearchSegments) -> SearchCounts:
         return tasks.run(task, task.tables.spans, operator.add, task.name)
 
+    def found(tables: Tables, work: SearchCounts, read: int, effort: float, recalls: Any) -> list[Neighbors]:
+        return [
+            Neighbors(
+                replace(tables, part=part), classes, search, layout.n_rows, work, work, read, recall, effort, tasks,
+                len(parts),
+            )
+            for part, recall in zip(parts, recalls, strict=True)
+        ]  # fmt: skip
+
     # Tables of other searches over the same layout stay as they are; another attempt at this one finds its own, however
     # pairs count that are made of them.
     token = digest({name: value for name, value in asdict(search).items() if name != "mutual"})[:8]
-    task = replace(task, name=f"nearest.{token}")
-    n_queries = task.layout.n_rows if task.chosen is None else len(task.chosen)
+    one_vs_one, apart = search.pairing == "one-vs-one", parts[0] is not None
+    task = SearchSegments(layout, one_vs_one, apart, f"nearest.{token}", chosen=chosen)
     exact = [None] * len(parts)
     if search.mode == "exact" or n_queries <= 2 * tests:
         tasks.begins("search")
         work = run(task)
-        return SearchResult(task.tables, work, work.read, np.inf, exact)
+        return found(task.tables, work, work.read, np.inf, exact)
     tasks.begins("calibrate")
-    sampling = replace(task, name=f"sample.{token}", chosen=_sampled(n_queries, task.chosen, tests))
+    sampling = replace(task, name=f"sample.{token}", chosen=_sampled(n_queries, chosen, tests))
     read, sample, earlier = run(sampling).read, sampling.tables, None
     for number in range(MAX_ROUNDS + 1):
         tasks.begins("search")
@@ -175,10 +174,10 @@ def run_search(
         work, earlier = run(trial), trial.tables
         read += work.read
         if effort == np.inf:
-            return SearchResult(earlier, work, read, effort, exact)
+            return found(earlier, work, read, effort, exact)
         recalls = [_measure(replace(sample, part=part), replace(earlier, part=part)) for part in parts]
         if all(recall.interval[0] >= search.recall for recall in recalls):
-            return SearchResult(earlier, work, read, effort, recalls)
+            return found(earlier, work, read, effort, recalls)
     raise AssertionError("a search with infinite effort is exact and ends the rounds")
 
 

@@ -1,15 +1,20 @@
-"""Options of a search for nearest rows of other classes."""
+"""Options of a search for nearest rows of other classes, and how large its layout can be."""
 
 from __future__ import annotations
 
 import numbers
 from dataclasses import dataclass
 
+import psutil
+
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.statistics.medians import PAIRINGS
+from mmpca_dist.tables.dataset import Dataset
 
 MODES = ("exact", "approximate")
 MUTUAL = ("twice", "once")
+MAX_FIRST, MAX_SECOND = 63, 255
+"""Most axes of the matrix products, and of the second bound."""
 
 
 @dataclass(frozen=True)
@@ -38,3 +43,15 @@ class Search:
                 "mutual='once' needs the nearest row of every row, but max_queries searches for some only: use "
                 "mutual='twice', or leave max_queries out."
             )
+
+
+def fits_memory(dataset: Dataset, limit: int | None = None) -> bool:
+    """Tell whether all rows, twice while they are laid out, fit half of ``limit`` (of what is free)."""
+    limit = psutil.virtual_memory().available if limit is None else limit
+    return 2 * dataset.n_rows * row_bytes(dataset) <= limit // 2
+
+
+def row_bytes(dataset: Dataset) -> int:
+    """Return the most bytes a row can take in the layout, before axes are chosen."""
+    d = dataset.n_features
+    return d * 8 + 4 * (min(d, MAX_FIRST + 1) + min(d, MAX_SECOND + 1)) + 12

@@ -7,7 +7,6 @@ is a neighbour, and the queries that are held out do not count.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
@@ -19,18 +18,10 @@ from numpy.typing import NDArray
 
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.layout import PARTS, Layout, Members, Membership
-from mmpca_dist.neighbors.nearest import (
-    Neighbors,
-    draw_rows,
-    enough_tests,
-    find_nearest,
-    make_layout,
-    run_search,
-    without_blocks,
-)
+from mmpca_dist.neighbors.nearest import Neighbors, find_nearest, make_layout, run_search
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.pair_statistics import add_pairs
-from mmpca_dist.neighbors.search import SearchSegments, Tables
+from mmpca_dist.neighbors.search import Tables
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.scratch import Scratch
 from mmpca_dist.passes.tree_reduction import Tasks
@@ -91,22 +82,13 @@ def find_by_part(layout: Layout, parts: Parts, search: Search, tasks: Tasks) -> 
     The layout is that of `RowsInParts`. The distance and its ties are those of `find_nearest`. An approximate search
     reaches its recall in every part. ``max_queries`` are drawn from all rows, so many more that about as many train.
     """
-    n_train, held_out, tasks = parts.n_train[0], list(parts.held_out), without_blocks(tasks)
-    more = layout.n_rows / int(n_train.min())
-    n_queries = None if search.max_queries is None else math.ceil(search.max_queries * more)
-    chosen = draw_rows(layout.n_rows, n_queries)
-    task = SearchSegments(layout, search.pairing == "one-vs-one", apart=True, chosen=chosen)
-    outcome = run_search(task, search, math.ceil(enough_tests(search.recall) * more), tasks, held_out)
-    views, cost = [replace(outcome.tables, part=part) for part in held_out], outcome.work
+    n_train, held_out = parts.n_train[0], list(parts.held_out)
+    found = run_search(layout, parts.classes, search, tasks, held_out, layout.n_rows / int(n_train.min()))
+    counts = _count_queries([each.tables for each in found])
     return [
-        Neighbors(
-            view, parts.classes, search, int(size), replace(cost, queries=queries, proved=proved), cost,
-            outcome.read, recall, outcome.effort, tasks, len(views),
-        )
-        for size, view, recall, (queries, proved) in zip(
-            n_train, views, outcome.recalls, _count_queries(views), strict=True
-        )
-    ]  # fmt: skip
+        replace(each, n_rows=int(size), work=replace(each.cost, queries=queries, proved=proved))
+        for each, size, (queries, proved) in zip(found, n_train, counts, strict=True)
+    ]
 
 
 def _count_queries(views: list[Tables]) -> list[list[int]]:

@@ -16,10 +16,10 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.nearest import Neighbors, find_nearest, make_layout
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.search import Queries, Tables, queries_of
-from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.scratch import Scratch
 from mmpca_dist.passes.serialization import storable
+from mmpca_dist.passes.tree_reduction import ArraySums
 from mmpca_dist.passes.units import blocks, rows_within
 from mmpca_dist.statistics.pair_scatter import PairScatter
 from mmpca_dist.statistics.precision import too_large
@@ -178,8 +178,7 @@ def pair_scatter(neighbors: Neighbors, *, precision: str, basis: NDArray[np.floa
     ``basis`` (d, r) holds the orthonormal columns of the working coordinates. Source: Luo & Durrant 2017, section 3,
     M-PCA2.
     """
-    sums, edges = sum_pairs(neighbors, precision=precision, basis=basis)
-    return as_scatter(neighbors, sums, edges)
+    return as_scatter(neighbors, *sum_pairs(neighbors, precision=precision, basis=basis))
 
 
 def as_scatter(neighbors: Neighbors, sums: PairSums, edges: NDArray[np.float64]) -> PairScatter:

@@ -16,8 +16,8 @@ from mmpca_dist.neighbors import bounds, kernels
 from mmpca_dist.neighbors.cells import Cells, group_radii, relative_rounding
 from mmpca_dist.neighbors.kernels import NO_ROW, Best
 from mmpca_dist.neighbors.layout import ARRAYS, PARTS, Layout
-from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.serialization import storable
+from mmpca_dist.passes.tree_reduction import ArraySums
 from mmpca_dist.passes.units import rows_within
 from mmpca_dist.tables.spans import Span
 

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.optimise.loss_sums import outer_sums
-from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.centred_rows import Array, CentredRows, RowUnits
 from mmpca_dist.passes.label_terms import LabelTerms, Terms
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.sweeps import BlockStep
+from mmpca_dist.passes.tree_reduction import ArraySums
 from mmpca_dist.passes.units import block_rows
 
 START = 1.0
@@ -207,26 +207,22 @@ class MoveInside(BlockStep[Any]):
     def of_block(self, rows: CentredRows, terms: Terms, state: NDArray | None) -> tuple[Any, NDArray]:
         y = np.ascontiguousarray(terms.signs[:, :, 0].T)
         trains = np.ones_like(y) if terms.trains is None else np.ascontiguousarray(terms.trains.T)
-        inside, sums = self._visit(state, rows, y, trains)
-        return sums, np.stack([part.T for part in inside.parts], axis=1)
-
-    def _visit(self, state: NDArray | None, rows: CentredRows, y: Array, trains: Array) -> tuple[Interior, Any]:
         if state is None:
             inside = self.kind.central(*y.shape)
-            return inside, _sums(inside, rows, y, trains)
-        inside = self.kind(*(np.ascontiguousarray(part.T) for part in np.moveaxis(state, 1, 0)))
-        du = -y * (rows.images(self.change[:, :-1]) + self.change[:, -1:])
-        change = inside.change(du, self.mu[:, None])
-        if not self.moves:
-            return inside, Longest(np.where(trains > 0, longest_step(inside.parts, change), np.inf).min(axis=1))
-        step = np.where(trains > 0, self.step[:, None], 0.0)
-        if self.apart:
-            after = inside.moved_apart(change)
-            parts = (np.where(step > 0, new, old) for new, old in zip(after.parts, inside.parts, strict=True))
-            inside = self.kind(*parts)
         else:
-            inside = inside.moved(change, step)
-        return inside, _sums(inside, rows, y, trains)
+            inside = self.kind(*(np.ascontiguousarray(part.T) for part in np.moveaxis(state, 1, 0)))
+            du = -y * (rows.images(self.change[:, :-1]) + self.change[:, -1:])
+            change = inside.change(du, self.mu[:, None])
+            if not self.moves:
+                longest = np.where(trains > 0, longest_step(inside.parts, change), np.inf)
+                return Longest(longest.min(axis=1)), state
+            step = np.where(trains > 0, self.step[:, None], 0.0)
+            if self.apart:
+                pairs = zip(inside.moved_apart(change).parts, inside.parts, strict=True)
+                inside = self.kind(*(np.where(step > 0, new, old) for new, old in pairs))
+            else:
+                inside = inside.moved(change, step)
+        return _sums(inside, rows, y, trains), np.stack([part.T for part in inside.parts], axis=1)
 
 
 def _sums(inside: Interior, rows: CentredRows, y: Array, trains: Array) -> HingeSums:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import lars_path, lars_path_gram
 
+from mmpca_dist.blas import alone
 from mmpca_dist.statistics.working_statistics import EPS
 
 FIRST_STEPS = 32
@@ -50,8 +49,7 @@ class Regression:
         """Return penalties, shape (k,), and coefficients at them, shape (d, k); barred columns never enter."""
         options = {"method": "lasso", "max_iter": steps, "alpha_min": least}
         kept = np.where(barred, 0.0, 1.0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # it drops columns that depend on others
+        with alone():  # it warns as it drops columns that depend on others
             if self.gram is not None:
                 gram = kept[:, None] * self.gram * kept
                 path = lars_path_gram(kept * self.cross, gram, n_samples=1, copy_Gram=False, **options)

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, xlogy
 
-from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.centred_rows import Array, CentredRows, RowUnits
 from mmpca_dist.passes.label_terms import LabelTerms, Terms
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.sweeps import BlockStep
+from mmpca_dist.passes.tree_reduction import ArraySums
 from mmpca_dist.passes.units import block_rows
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,12 @@ from mmpca_dist.optimise.model_sweeps import Minimum, ModelFit, ModelSweep
 from mmpca_dist.optimise.newton import LinearFit, NewtonSweep
 from mmpca_dist.optimise.penalties import SparsePenalty
 from mmpca_dist.optimise.proximal_newton import SparseSweep
-from mmpca_dist.optimise.squares import Squares, squares_of_folds, step_of_squares
+from mmpca_dist.optimise.squares import squares_by_fold
 from mmpca_dist.passes.centred_rows import Array
 from mmpca_dist.passes.label_terms import FoldTerms
 from mmpca_dist.passes.sweeps import OnePass, SweepsTogether
+from mmpca_dist.statistics.row_space import WorkingRows
 from mmpca_dist.statistics.scatters import total_scatter
-from mmpca_dist.statistics.working_rows import WorkingRows
 
 HESSIAN_BYTES = 256 << 20
 """Second derivatives of the models that are fitted together, at most, unless they are of a single one."""
@@ -73,8 +74,7 @@ class Problem:
     name: str  # of the passes
     loss: str  # one of `LOSSES`
     models: Sequence[Models]  # all with a penalty of the same kind
-    once: FoldTerms  # label terms of ``n_models`` models for each fold
-    n_models: int
+    once: FoldTerms  # label terms of all models of a fold, fold by fold
     has_intercept: bool
     tol: float  # relative gaps at which models are done
     max_iter: int
@@ -225,21 +225,16 @@ def most_together(width: int, most: int) -> int:
 
 def _least_squares(problem: Problem) -> list[Minimum]:
     """Return the minima from the sums of one pass over the rows that train; models come by alpha, then by fold."""
-    n_models, rows = problem.n_models, problem.rows
-    step = step_of_squares(problem.once, n_models, rows.units())
-    sums = rows.sweeper.run(OnePass(problem.name, step), None)
-    assert sums is not None  # noqa: S101  (it has passed)
-    folds = dict(zip(problem.once.held_out[::n_models].tolist(), squares_of_folds(sums, n_models), strict=True))
-    settings = {"has_intercept": problem.has_intercept, "is_rotated": rows.basis is not None}
-    return [_of_squares(folds, models, n_models, settings) for models in problem.models]
-
-
-def _of_squares(folds: dict[int, Squares], models: Models, n_models: int, settings: dict[str, bool]) -> Minimum:
-    values = models.alphas[np.sort(np.unique(models.alphas, return_index=True)[1])]
-    held_out = models.terms.held_out[: len(models.alphas) // len(values) : n_models].tolist()
-    by_fold = [folds[fold].minimum(models.penalty, values, **settings) for fold in held_out]
-    minima = Minimum.joined([minima[i] for i in range(len(values)) for minima in by_fold])
-    return replace(minima, n_passes=1)
+    folds, minima = squares_by_fold(problem.rows, problem.name, problem.once), []
+    settings = {"has_intercept": problem.has_intercept, "is_rotated": problem.rows.basis is not None}
+    for models in problem.models:
+        alphas = np.array([*dict.fromkeys(models.alphas.tolist())])
+        by_fold = [
+            folds[fold].minimum(models.penalty, alphas, **settings)
+            for fold in dict.fromkeys(models.terms.held_out.tolist())
+        ]
+        minima.append(replace(Minimum.joined([*chain.from_iterable(zip(*by_fold, strict=True))]), n_passes=1))
+    return minima
 
 
 def _turns(pieces: Sequence[tuple[int, Models]], size: int) -> list[list[tuple[int, Models]]]:

@@ -9,11 +9,13 @@ import numpy as np
 import scipy.linalg
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.optimise.loss_sums import LOSSES, LossSums, SumLosses
+from mmpca_dist.optimise.loss_sums import LOSSES, SumLosses
 from mmpca_dist.optimise.model_sweeps import Minimum, relative
 from mmpca_dist.optimise.penalties import SubspacePenalty
-from mmpca_dist.passes.centred_rows import Array, RowUnits
+from mmpca_dist.passes.centred_rows import Array
 from mmpca_dist.passes.label_terms import FoldTerms
+from mmpca_dist.passes.sweeps import OnePass
+from mmpca_dist.statistics.row_space import WorkingRows
 from mmpca_dist.statistics.working_statistics import EPS
 
 LEAST_PIVOT = 1e-12
@@ -92,28 +94,22 @@ class Squares:
         sums, R = self.centred() if has_intercept else self, penalty.matrix()
         spread = np.maximum(np.diagonal(sums.scatter), 0)
         rounded = np.sqrt(rounding * (np.full_like(spread, spread.sum()) if is_rotated else spread))
-        missing = np.sqrt(rounding * sums.squares)
-        return [self._solved(sums, R, penalty, float(alpha), has_intercept, (rounded, missing)) for alpha in alphas]
+        missing, minima = np.sqrt(rounding * sums.squares), []
+        for alpha in alphas.tolist():
+            (nearby, steps), w, left = sums._nearby(R, alpha), np.zeros_like(sums.cross), sums.cross
+            for _ in range(steps):
+                w = w + nearby.solve(left)
+                left = sums.cross - w @ sums.scatter - alpha * penalty.apply(w)
+            losses = sums.squares + np.einsum("mr,mr->m", w, w @ sums.scatter - 2 * sums.cross)
+            objective = np.maximum(losses, 0) + alpha * penalty.values(w)
+            missed = sums._missed(R, penalty, alpha, w, left, rounded, missing)
+            b = (self.moves - w @ self.total) / self.n_rows if has_intercept else np.zeros(len(w))
+            minima.append(Minimum(w, b, objective, relative(missed, objective, sums.squares)))
+        return minima
 
     def refuse_undetermined(self, penalty: SubspacePenalty) -> None:
         """Raise InputError where rows do not vary along a direction that bears no penalty, whatever its weight."""
         self._nearby(penalty.matrix(), float(np.diagonal(self.scatter).max(initial=0.0)))
-
-    def _solved(
-        self, sums: Squares, R: Array, penalty: SubspacePenalty, alpha: float, has_intercept: bool,
-        roots: tuple[Array, Array],
-    ) -> Minimum:  # fmt: skip
-        def left(w: Array) -> Array:
-            return sums.cross - w @ sums.scatter - alpha * penalty.apply(w)
-
-        (nearby, steps), w = sums._nearby(R, alpha), np.zeros_like(sums.cross)
-        for _ in range(steps):
-            w = w + nearby.solve(left(w))
-        losses = sums.squares + np.einsum("mr,mr->m", w, w @ sums.scatter - 2 * sums.cross)
-        objective = np.maximum(losses, 0) + alpha * penalty.values(w)
-        missed = sums._missed(R, penalty, alpha, w, left(w), *roots)
-        b = (self.moves - w @ self.total) / self.n_rows if has_intercept else np.zeros(len(w))
-        return Minimum(w, b, objective, relative(missed, objective, sums.squares))
 
     def _nearby(self, R: Array, alpha: float) -> tuple[Definite, int]:
         """Return the factor of S + a R, with alpha as a, or else one near to it, and the number of steps to take.
@@ -162,18 +158,21 @@ class Squares:
         return missed + length**2
 
 
-def step_of_squares(terms: FoldTerms, n_models: int, units: RowUnits) -> SumLosses:
-    """Return the step that sums up the rows that train in every fold, of ``n_models`` each, for `squares_of_folds`."""
-    m = len(terms.held_out)
-    zeros, models, hessian_models = np.zeros((m, len(units.centre))), np.arange(m), np.arange(0, m, n_models)
-    return SumLosses(zeros, np.zeros(m), LOSSES["squared"], terms, models, units, hessian_models)
+def squares_by_fold(rows: WorkingRows, name: str, terms: FoldTerms) -> dict[int, Squares]:
+    """Return the sums of the rows that train, by the fold that is held out, from a pass of this name.
 
-
-def squares_of_folds(sums: LossSums, n_models: int) -> list[Squares]:
-    """Return the sums of every fold: at w = 0 and b = 0 multipliers are 2 y, and second derivatives 2."""
-    cross, moves, folds = sums.cross.sum(axis=0) / 2, sums.moves.sum(axis=0) / 2, []
-    for number, outer in enumerate(sums.hessians / 2):
-        models = slice(number * n_models, (number + 1) * n_models)
+    ``terms`` are of the models of each fold, fold by fold. At w = 0 and b = 0 multipliers are 2 y, and second
+    derivatives 2.
+    """
+    m, n_models = len(terms.held_out), int(np.count_nonzero(terms.held_out == terms.held_out[0]))
+    zeros, firsts = np.zeros((m, rows.width)), np.arange(0, m, n_models)
+    step = SumLosses(zeros, np.zeros(m), LOSSES["squared"], terms, np.arange(m), rows.units(), firsts)
+    sums = rows.sweeper.run(OnePass(name, step), None)
+    assert sums is not None  # noqa: S101  (it has passed)
+    cross, moves, folds = sums.cross.sum(axis=0) / 2, sums.moves.sum(axis=0) / 2, {}
+    for first, outer in zip(firsts.tolist(), sums.hessians / 2, strict=True):
+        models = slice(first, first + n_models)
         n_rows, total, scatter = float(outer[-1, -1]), outer[:-1, -1].copy(), outer[:-1, :-1].copy()
-        folds.append(Squares(n_rows, scatter, total, cross[models], moves[models], sums.loss[models]))
+        fold = int(terms.held_out[first])
+        folds[fold] = Squares(n_rows, scatter, total, cross[models], moves[models], sums.loss[models])
     return folds

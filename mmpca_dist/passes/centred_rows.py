@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from mmpca_dist.passes.units import blocks
+from mmpca_dist.tables.batch import Batch
 
 Array = NDArray[np.float64]
 
@@ -77,6 +77,7 @@ class RowUnits:
             rows /= self.scale
         return CentredRows(rows)
 
-    def blocks(self, X: Any, size: int) -> Iterator[tuple[slice, CentredRows]]:
+    def blocks(self, batch: Batch, size: int) -> Iterator[tuple[slice, CentredRows]]:
         """Yield the rows of a unit in blocks of at most ``size``."""
-        return ((block, self(X[block])) for block in blocks(X.shape[0], size))
+        for block in batch.blocks(size):
+            yield slice(block.start - batch.start, block.stop - batch.start), self(block.X)

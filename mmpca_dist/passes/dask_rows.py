@@ -27,6 +27,7 @@ from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import label_array
 from mmpca_dist.tables.memory_limits import check_table
+from mmpca_dist.tables.plain_arrays import with_known_chunks
 from mmpca_dist.tables.readers.csr import SparseRows, value_type
 from mmpca_dist.tables.readers.memory import SparseArrayRows, given, weighted
 from mmpca_dist.tables.readers.zarr_dense import ZarrReader
@@ -55,10 +56,6 @@ class _Blocks(Source):
         """Make the source of rows ``like`` an array, of which X (None where nothing is read) begins at a row."""
         self._X, self._edges, self._beside, self._start = X, edges, beside, int(edges[0])
         self.facts = Facts(NAME, like.shape[0], like.shape[1], like.dtype, kind="memory")
-
-    @property
-    def chunk_edges(self) -> NDArray[np.int64]:
-        return self._edges
 
     def read(self, start: int, stop: int, out: NDArray | None = None) -> Any:
         return self._X[start - self._start : stop - self._start]
@@ -136,7 +133,8 @@ class BlockScheduler(Configured):
         """Return the tasks of a span: one a unit, merged from the left."""
         if self.stored is not None:
             first, last = np.searchsorted(self.edges, [span.start, span.stop])
-            return [Task(key, _run_on_stored, shared, span, TaskRef(STORED), **self._beside(first, last))]  # type: ignore[arg-type]
+            beside = self._beside(first, last)
+            return [Task(key, _run_on_blocks, shared, span, TaskRef(STORED), np.asarray([span.start]), **beside)]  # type: ignore[arg-type]
         # A block of CSR rows is small, and may hold many units.
         pieces = [span.edges] if self.sparse else span.units
         tasks: list[GraphNode] = []
@@ -159,23 +157,19 @@ class BlockScheduler(Configured):
 
 
 def _run_on_blocks(
-    task: Any, span: Span, rows: Sequence[NDArray], edges: NDArray[np.int64], **columns: Sequence[NDArray]
+    task: Any, span: Span, rows: Sequence[NDArray] | ZarrReader, edges: NDArray[np.int64], **columns: Sequence[NDArray]
 ) -> Any:
     beside = {name: _joined(blocks) for name, blocks in columns.items()}
-    X = _joined(rows) if rows else np.empty((len(beside[LABELS]), 1))  # a task for labels alone looks at no rows
-    check_table(NAME, X.shape, X.dtype, sparse=issparse(X))
-    blocks = (_SparseBlocks if issparse(X) else _Blocks)(X, edges, X, beside)
+    if isinstance(rows, ZarrReader):
+        blocks: Source = _StoredRows(rows.array, edges, rows, beside)
+    else:
+        for name, pieces in {"X": rows, **columns}.items():
+            if pieces and [each.shape[0] for each in pieces] != np.diff(edges).tolist():
+                raise InputError(f"A block of {name} has another number of rows than those beside it.")
+        X = _joined(rows) if rows else np.empty((len(beside[LABELS]), 1))  # a task for labels alone looks at no rows
+        check_table(NAME, X.shape, X.dtype, sparse=issparse(X))
+        blocks = (_SparseBlocks if issparse(X) else _Blocks)(X, edges, X, beside)
     return run_span(replace(task, dataset=task.dataset.over(blocks)), span)
-
-
-def _run_on_stored(task: Any, span: Span, reader: ZarrReader, **columns: Sequence[NDArray]) -> Any:
-    beside = {name: _joined(blocks) for name, blocks in columns.items()}
-    rows = _StoredRows(reader.array, np.asarray([span.start], np.int64), reader, beside)
-    return run_span(replace(task, dataset=task.dataset.over(rows)), span)
-
-
-def _block_edges(X: da.Array) -> NDArray[np.int64]:
-    return np.unique(np.concatenate([[0], np.cumsum(X.chunks[0])]).astype(np.int64))
 
 
 def _joined(blocks: Sequence[Any]) -> Any:
@@ -213,7 +207,7 @@ def dask_rows(X: da.Array, y: Any, weights: Any = None) -> tuple[Dataset, BlockS
         raise InputError("The labels y are None; they are needed.")
     stored = _stored_rows(X)
     X = whole_rows(X)
-    X, y = _with_known_chunks(X, y)
+    X, y, weights = _with_known_chunks(X, y, weights)
     n_labels = y.shape[0] if dask.is_dask_collection(y) else len(y)
     if X.shape[0] != n_labels:
         raise InputError(f"X has {X.shape[0]} rows and y {n_labels} labels; there must be one label a row.")
@@ -226,7 +220,8 @@ def dask_rows(X: da.Array, y: Any, weights: Any = None) -> tuple[Dataset, BlockS
         n_before = X.shape[0]
         X, columns = _weighted_blocks(X, y, weights)
         stored = stored if X.shape[0] == n_before else None
-    edges, sparse = _block_edges(X), issparse(X._meta)
+    edges = np.unique(np.concatenate([[0], np.cumsum(X.chunks[0])]).astype(np.int64))
+    sparse = issparse(X._meta)
     if X.dtype.kind not in "fiub":
         raise InputError(f"X has type {X.dtype}; features must be numbers.")
     source: Source = _Blocks(X, edges)
@@ -305,14 +300,16 @@ def _stored_rows(X: da.Array) -> ZarrReader | None:
     return ZarrReader.of(array)
 
 
-def _with_known_chunks(X: da.Array, y: Any) -> tuple[da.Array, Any]:
-    """Give arrays that come from data frames their chunk sizes, where both do by computing the labels only."""
-    same_blocks = False
-    if dask.is_dask_collection(y) and np.isnan(y.shape[0]):
-        same_blocks, y = X.numblocks[0] == y.numblocks[0], y.compute_chunk_sizes()
-    if np.isnan(X.shape[0]) and same_blocks:
+def _with_known_chunks(X: da.Array, *beside: Any) -> tuple[Any, ...]:
+    """Give arrays that come from data frames their chunk sizes, where possible by computing those beside X only.
+
+    Rows that come in as many blocks are blocks of the same frame; a task refuses blocks of another number of rows.
+    """
+    lazy = [each for each in beside if dask.is_dask_collection(each)]
+    alike = [each for each in lazy if np.isnan(each.shape[0]) and each.numblocks[0] == X.numblocks[0]]
+    for each in lazy:
+        with_known_chunks(each, "y")
+    if np.isnan(X.shape[0]) and alike:
         X = X.copy()
-        X._chunks = (y.chunks[0], X.chunks[1])
-    elif np.isnan(X.shape[0]):
-        X = X.compute_chunk_sizes()
-    return X, y
+        X._chunks = (alike[0].chunks[0], X.chunks[1])
+    return with_known_chunks(X, "X"), *beside

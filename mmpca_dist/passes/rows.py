@@ -1,4 +1,4 @@
-"""``Rows``: the labelled rows of a job, with their census, spans and tasks; and reproducible samples of them."""
+"""``Rows``: the labelled rows of a job, with their census, spans and tasks; reproducible samples, and fits to these."""
 
 from __future__ import annotations
 
@@ -10,17 +10,23 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.census import Census, take_census
 from mmpca_dist.passes.schedulers import OnRows, Scheduler
-from mmpca_dist.passes.tree_reduction import Tasks, concatenated
+from mmpca_dist.passes.tree_reduction import Tasks, concatenated, joined
 from mmpca_dist.passes.units import read_batch, read_finite
 from mmpca_dist.tables.batch import Batch, dense
 from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.row_maps.sampling import by_chunk, sample_plan
+from mmpca_dist.tables.row_maps.specification import Arrays
 from mmpca_dist.tables.spans import Span, make_spans
 
 T = TypeVar("T")
 OfSpan = Callable[[Dataset, Span], T]
+SampleOf = Callable[[Dataset, int, int], Any]
+"""Returns a sample of a data set's rows, of a size and by a seed."""
 SAMPLE_BYTES = 64 << 20
 SAMPLE_UNITS = 8
 """Samples come from at most 8 units and an eighth of all."""
@@ -97,14 +103,14 @@ def _sample_units(census: Census) -> list[int]:
     return sorted(chosen)
 
 
-def _quotas(census: Census, units: list[int], n_rows: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
-    """Return how many rows of each class every unit, named by its first row, sends to the sample."""
+def _quotas(census: Census, units: list[int], n_rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many rows of each class every unit sends to the sample, shape (units, C)."""
     held = np.zeros((len(units), len(census.classes)), np.int64)
     for i, u in enumerate(units):
         _, _, classes, counts = census.units[u]
         held[i, np.searchsorted(census.classes, classes)] = counts
     share = -(-n_rows * held // np.maximum(held.sum(axis=0), 1))
-    return {census.units[u][0]: np.minimum(share[i], held[i]) for i, u in enumerate(units)}
+    return np.minimum(share, held)
 
 
 def collect_rows(dataset: Dataset, spans: Sequence[Span], tasks: Tasks) -> Batch:
@@ -123,10 +129,10 @@ def _read_span(dataset: Dataset, span: Span) -> dict[str, Any]:
 
 
 def _draw_sample(
-    dataset: Dataset, span: Span, *, classes: NDArray, quotas: dict[int, NDArray[np.int64]]
+    dataset: Dataset, span: Span, *, classes: NDArray, quotas: NDArray[np.int64]
 ) -> tuple[NDArray, NDArray[np.intp]]:
     batch = read_batch(dataset, span.start, span.stop, ("label",), sparse=dataset.sparse)
-    codes, quota = batch.codes(classes), quotas[span.start]
+    codes, quota = batch.codes(classes), quotas[span.index]
     picks = [
         rows[np.linspace(0, len(rows) - 1, int(quota[label])).astype(np.intp)] for label, rows in class_groups(codes)
     ]
@@ -134,7 +140,7 @@ def _draw_sample(
     return dense(batch.X[chosen]), codes[chosen]
 
 
-def by_class(codes: NDArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def rows_by_class(codes: NDArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the rows in the order of their classes, and the number of rows of each class."""
     counts = np.bincount(codes)
     # 16-bit keys are sorted by radix, in linear time.
@@ -144,7 +150,49 @@ def by_class(codes: NDArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 def class_groups(codes: NDArray) -> Iterator[tuple[int, NDArray]]:
     """Yield each class present and its rows, in order."""
-    order, counts = by_class(codes)
+    order, counts = rows_by_class(codes)
     ends = np.cumsum(counts)
     for label in np.flatnonzero(counts):
         yield int(label), order[ends[label] - counts[label] : ends[label]]
+
+
+def fit_row_maps(rows: Dataset, sample_of: SampleOf) -> list[Arrays]:
+    """Return the fit of every row map of a table; each sees the rows that those before it give, and no labels."""
+    assert rows.mapped is not None  # noqa: S101  (there are maps)
+    source, fits, maps = rows.unmapped, list[Arrays](), rows.mapped.maps
+    samples: dict[tuple[int, int], Any] = {}
+    for number, row_map in enumerate(maps):
+        before = source.with_maps(maps[:number], fits)
+        key = (row_map.sample_rows(before.row_bytes), row_map.sample_seed)
+        if key[0] and key not in samples:
+            samples[key] = sample_of(source, *key)
+        sample = _mapped_sample(samples[key], before) if key[0] else None
+        fits.append(row_map.fit(sample, before.n_features))
+    return fits
+
+
+def _mapped_sample(sample: Any, before: Dataset) -> Any:
+    """Return a sample of stored rows after the maps of a table, in double precision."""
+    if before.mapped is not None:
+        table = rows_in_memory(sample, None, f"a sample of {before.uri}")
+        with single_blas_thread():
+            sample = table.with_maps(before.mapped.maps, before.mapped.fits).read(0, table.n_rows)
+    return sample.astype(np.float64)
+
+
+def spread_sample(tasks: Tasks, dataset: Dataset, count: int, seed: int) -> Any:
+    """Return rows that are spread evenly over a table, ascending, dense or CSR as they are stored.
+
+    They depend on the number of rows and the seed alone, not on chunks and labels. All rows are returned where there
+    are no more than ``count``. Raises InputError for rows that are not finite.
+    """
+    plan = by_chunk(sample_plan(dataset.n_rows, count, seed), dataset.chunk_edges)
+    tasks.begins("row maps", dataset.share_bytes(sum(stop - start for start, stop, _ in plan)))
+    task = OnRows(dataset, partial(_pick_rows, picks=tuple(picks for _, _, picks in plan)))
+    spans = [Span(number, (start, stop)) for number, (start, stop, _) in enumerate(plan)]
+    return replace(tasks, progress=None).run(task, spans, joined, "row_maps", kept=False)
+
+
+def _pick_rows(dataset: Dataset, span: Span, *, picks: tuple[NDArray[np.int64], ...]) -> Any:
+    """Read a stretch, and return some of its rows."""
+    return read_finite(dataset, span, ()).X[picks[span.index]]

@@ -19,6 +19,7 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import ClusterError, InputError, instead_of
 from mmpca_dist.faults import Fault
 from mmpca_dist.passes.units import release
+from mmpca_dist.passes.worker_code import ASYNCHRONOUS, refuse_other_code
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span
 
@@ -110,6 +111,11 @@ class Threads(Scheduler):
             release()
 
 
+def _configured() -> Any:
+    with instead_of(RuntimeError, InputError, ASYNCHRONOUS):
+        return dask.base.get_scheduler()
+
+
 @dataclass(frozen=True)
 class Configured(Scheduler):
     """Whatever scheduler Dask is configured with."""
@@ -118,10 +124,12 @@ class Configured(Scheduler):
 
     @property
     def in_process(self) -> bool:
-        scheduler = dask.base.get_scheduler()
-        return scheduler in (None, dask.threaded.get, dask.local.get_sync)
+        return _configured() in (None, dask.threaded.get, dask.local.get_sync)
 
     def compute(self, graph: Graph, root: str, done: list[str], on_done: Callable[[SpanDone], None]) -> Any:
+        client = getattr(_configured(), "__self__", None)
+        if hasattr(client, "nthreads"):
+            refuse_other_code(client)
         both = f"{root}-and-reports"
         layer = {**graph, both: List(TaskRef(root), *map(TaskRef, done))}
         try:
@@ -150,11 +158,13 @@ class Cluster(Scheduler):
         futures = []
         try:
             with telling_of_lost_connections():
+                refuse_other_code(self.client)
                 futures = self.client.get(graph, [root, *done], sync=False, retries=self.retries)
                 # Without results: where the scheduler goes while they come, as_completed waits for them for ever.
                 for batch in as_completed(futures[1:], loop=self.client.loop).batches():
                     for status in self.client.gather(batch):
                         on_done(status)
+                refuse_other_code(self.client)  # of workers that came meanwhile
                 return futures[0].result()
         except KilledWorker as error:
             raise ClusterError(

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import zarr
 from numpy.typing import NDArray
-from zarr.codecs import Crc32cCodec
 
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.checkpoint import read_back
@@ -122,8 +121,7 @@ def _write(group: zarr.Group, name: str, array: NDArray) -> None:
         shards=(shard, max(width, 1)) if shard > chunk else None,
         dtype=array.dtype,
         fill_value=np.nan if array.dtype.kind == "f" else 0,
-        compressors=[Crc32cCodec()],
-        config={"write_empty_chunks": True},
+        **zarr_stores.CHECKED,
         attributes={"row_shape": list(array.shape[1:])},
     )
     if array.size:

@@ -17,12 +17,12 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from mmpca_dist.passes.array_sums import added
 from mmpca_dist.passes.centred_rows import CentredRows, RowUnits
 from mmpca_dist.passes.label_terms import LabelTerms, Terms
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import OnRows
 from mmpca_dist.passes.scratch import Scratch
+from mmpca_dist.passes.tree_reduction import added
 from mmpca_dist.passes.units import read_batches
 from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.dataset import Dataset
@@ -58,7 +58,7 @@ class BlockStep(ABC, Generic[S]):
         total: S | None = None
         after: NDArray | None = None
         terms_of = self.terms.of_unit(batch)
-        for block, rows in self.units.blocks(batch.X, self.block_rows):
+        for block, rows in self.units.blocks(batch, self.block_rows):
             sums, states = self.of_block(rows, terms_of(block), None if state is None else state[block])
             total = sums if total is None else added(total, sums)
             if states is not None:
@@ -228,7 +228,8 @@ def _sweep_span(
 ) -> S:
     """Take the step with every unit of a span, and write the states."""
     total: S | None = None
-    for batch in read_batches(dataset, span, sparse=sparse):
+    # Steps that share a reading need all of its rows at once.
+    for batch in read_batches(dataset, span, sparse=sparse, by_blocks=not isinstance(step, _StepTogether)):
         state = None if before is None else tables.get(f"{before}-{batch.start}", ("state",))[0]
         sums, state = step(batch, state)
         if state is not None:

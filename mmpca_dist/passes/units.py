@@ -6,15 +6,19 @@ Page faults of new memory cost more than reading into it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from contextvars import copy_context
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mmpca_dist.errors import AccessError, InputError
+from mmpca_dist.stores import failures
 from mmpca_dist.tables.batch import Batch, dense, refuse_not_finite
 from mmpca_dist.tables.dataset import Dataset, Roles
 from mmpca_dist.tables.spans import Span, chunk_of
@@ -69,25 +73,72 @@ def read_batch(
     dataset: Dataset, start: int, stop: int, roles: Roles = None, out: NDArray | None = None, *, sparse: bool = False
 ) -> Batch:
     """Read rows, dense or in CSR form, and their roles. An unreadable chunk is named by an ``AccessError``."""
-    try:
+    with _naming_damage(dataset, start, stop):
         batch = dataset.batch(start, stop, roles=roles, out=None if dataset.sparse else out)
         return replace(batch, X=csr_array(batch.X) if sparse else dense(batch.X, out))
+
+
+@contextmanager
+def _naming_damage(dataset: Dataset, start: int, stop: int) -> Iterator[None]:
+    """Turn whatever a reading of rows raises into an ``AccessError`` that names the chunk."""
+    try:
+        yield
     except InputError:
         raise
     except Exception as error:  # whatever a store or codec raises for damaged data
         raise AccessError(_damage(dataset, start, stop, error)) from error
 
 
-def read_batches(dataset: Dataset, span: Span, roles: Roles = None, *, sparse: bool = False) -> Iterator[Batch]:
-    """Yield the units of a span: CSR rows, or dense ones in one buffer that the next unit overwrites."""
-    if sparse or dataset.in_memory:
+def read_batches(
+    dataset: Dataset, span: Span, roles: Roles = None, *, sparse: bool = False, by_blocks: bool = False
+) -> Iterator[Batch]:
+    """Yield the units of a span: CSR rows, or dense ones in one buffer that the next unit overwrites.
+
+    Units that are taken ``by_blocks`` alone, see `Batch.blocks`, may have no X, and are read as their blocks are. From
+    an object store the next unit is fetched while one is worked on.
+    """
+    if by_blocks and not sparse and dataset.by_blocks:
         for start, stop in span.units:
-            yield read_batch(dataset, start, stop, roles, sparse=sparse)
+            with _naming_damage(dataset, start, stop):
+                batch = dataset.batch(start, stop, X=False, roles=roles)
+            yield replace(batch, read_blocks=partial(_read_blocks, dataset, start, stop))
         return
     largest = max(stop - start for start, stop in span.units)
-    with rented(largest, dataset.n_features, dataset.dtype) as buffer:
-        for start, stop in span.units:
-            yield read_batch(dataset, start, stop, roles, buffer[: stop - start])
+    ahead = dataset.reads_ahead and len(span.units) > 1
+    with ExitStack() as stack:
+        shape = largest, dataset.n_features, dataset.dtype
+        n_buffers = 0 if sparse or dataset.in_memory else 1 + ahead
+        buffers = [stack.enter_context(rented(*shape)) for _ in range(n_buffers)]
+
+        def read(number: int) -> Batch:
+            start, stop = span.units[number]
+            out = buffers[number % n_buffers][: stop - start] if buffers else None
+            return read_batch(dataset, start, stop, roles, out, sparse=sparse)
+
+        yield from _one_ahead(read, len(span.units)) if ahead else map(read, range(len(span.units)))
+
+
+def _one_ahead(read: Callable[[int], Batch], count: int) -> Iterator[Batch]:
+    """Yield what is read for each number; the next one is read by another thread while one is worked on."""
+    with ThreadPoolExecutor(1, thread_name_prefix="reading-ahead") as pool:
+        following = pool.submit(copy_context().run, read, 0)
+        for number in range(1, count):
+            batch = following.result()
+            following = pool.submit(copy_context().run, read, number)
+            yield batch
+        yield following.result()
+
+
+def _read_blocks(dataset: Dataset, start: int, stop: int, size: int) -> Iterator[NDArray]:
+    """Yield the rows of a unit in a buffer for as many as ``size`` of them."""
+    with rented(min(size, stop - start), dataset.n_features, dataset.dtype) as buffer:
+        blocks = dataset.blocks(start, stop, buffer)
+        while True:
+            with _naming_damage(dataset, start, stop):
+                block = next(blocks, None)
+            if block is None:
+                return
+            yield block
 
 
 def read_finite(dataset: Dataset, span: Span, roles: Roles = None) -> Batch:
@@ -108,8 +159,7 @@ def _damage(dataset: Dataset, start: int, stop: int, error: Exception) -> str:
             cause = chunk_error
             break
         row = last
-    reason = str(cause).rstrip(".") or type(cause).__name__
     return (
-        f"Cannot read {dataset.describe_chunk(min(row, stop - 1))}: {reason}. "
+        f"Cannot read {dataset.describe_chunk(min(row, stop - 1))}: {failures.in_words(cause)}. "
         "It is damaged or out of reach: restore it from its source."
     )

@@ -64,6 +64,8 @@ class ReductionDisplay(_Display):
         Z = np.asarray(estimator.transform(X, **({} if covariates is None else {"covariates": covariates})))
         if y is not None and len(y) != len(Z):
             raise InputError(f"X has {len(Z):,} rows, and y {len(y):,} labels.")
+        if len(components) != 2:
+            raise InputError(f"components={components} must be two numbers of components: a point has two coordinates.")
         points = np.stack([_component(Z.T, component) for component in components], axis=1)
         names = _output_names(last, Z.shape[1])
         return cls(points, y, [names[component] for component in components]).plot(ax, **kwargs)

@@ -166,7 +166,7 @@ def _statistics_bytes(dataset: Dataset, request: RunRequest) -> int:
 def _unreduced(dataset: Dataset, evaluation: EvaluationRequest) -> list[int]:
     """Return how many columns a method has that reduces nothing, in a list of one; or an empty one."""
     columns = min(dataset.n_features, int(evaluation.parts.n_train.max()))
-    return [columns] * any(not each.method.reduces for each in evaluation.methods)
+    return [columns] * bool(evaluation.unreduced)
 
 
 def _model_bytes(

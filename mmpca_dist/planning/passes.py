@@ -11,7 +11,8 @@ from mmpca_dist.passes.rows import SAMPLE_BYTES, evenly_chosen, sample_rows
 from mmpca_dist.passes.units import BLOCK_ROWS
 from mmpca_dist.planning.plan import PassPlan, Resources
 from mmpca_dist.statistics.costs import largest_unit, moments_spans, summary_bytes
-from mmpca_dist.statistics.medians import PIECE_VALUES, foreseen_rounds, key_type
+from mmpca_dist.statistics.median_counts import PIECE_VALUES, key_type
+from mmpca_dist.statistics.medians import foreseen_rounds
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.side_columns import VALUE_BYTES

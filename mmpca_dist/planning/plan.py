@@ -143,7 +143,7 @@ class Plan:
             ("passes over the rows", f"{count} ({passes})"),
             ("tasks a pass", str(self.spans)),
             ("bytes to read", format_bytes(self.bytes)),
-            ("pairs to compare", "" if self.search is None or self.fits else f"{self._bound} {self.search.pairs:.2g}"),
+            ("pairs to compare", self._pairs()),
             ("splits", f"every method is fitted {self.fits:,} times" if self.fits else ""),
             ("classifiers fitted", f"up to {self.classifier_fits:,} times to rows" if self.classifier_fits else ""),
             ("eigenproblem", self.solver if self.choice is None else f"{self.solver} ({self.choice.reason})"),
@@ -156,19 +156,16 @@ class Plan:
         ]
         return [row for row in rows if row[1]]
 
-    @property
-    def _bound(self) -> str:
-        """Say whether the numbers of the search are bounds, or only expected."""
-        return "up to" if self.search is None or self.search.proved else "perhaps"
+    def _pairs(self) -> str:
+        if self.search is None or self.fits:
+            return ""
+        return f"{'up to' if self.search.proved else 'perhaps'} {self.search.pairs:.2g}"
 
     def _time(self) -> str:
         if self.fits:
             return "told after the first splits" if self.fits > self.at_once else "not known: all splits end together"
-        times = f"{duration(self.seconds)} for the passes"
-        if self.search is not None:
-            seconds = self.search.seconds(self.resources.busy_threads)
-            times += f", {self._bound + ' ' if seconds >= 1 else ''}{duration(seconds)} for the search"
-        return times
+        search = "" if self.search is None else "; that of the search is told by the speed of its first units"
+        return f"{duration(self.seconds)} for the passes{search}"
 
     def _scratch(self) -> str:
         sizes = []

@@ -15,7 +15,7 @@ from mmpca_dist.eigen.costs import PassesCosts, pair_passes_costs, passes_costs
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions, SolverSelection, choose_solver
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.neighbors.layout_size import fits_memory
+from mmpca_dist.neighbors.options import fits_memory
 from mmpca_dist.passes.checkpoint import most_kept
 from mmpca_dist.passes.sweeps import SweepRound, states_fit_memory, sweep_spans
 from mmpca_dist.passes.units import BLOCK_ROWS
@@ -125,8 +125,7 @@ def sum_searches(searches: Sequence[SearchCosts], at_once: bool = False) -> Sear
 
     largest = sum if at_once else max
     sizes = {name: largest(values(name)) for name in ("scratch", "memory")}
-    sums = {name: sum(values(name)) for name in ("pairs", "products")}
-    return replace(searches[-1], proved=all(values("proved")), **sizes, **sums)
+    return replace(searches[-1], proved=all(values("proved")), pairs=sum(values("pairs")), **sizes)
 
 
 def wide_bytes(rows: RowPasses, request: RunRequest) -> int:
@@ -328,7 +327,7 @@ def _sweeping(rows: RowPasses, each: SweepRound, in_memory: bool, gathered: bool
     return resources.process_threads * task + min(waiting, len(spans)) * sums + states + posterior
 
 
-def with_row_maps(plan: Plan, dataset: Dataset, spans: list[Span], resources: Resources) -> Plan:
+def with_row_maps(plan: Plan, dataset: Dataset, spans: list[Span]) -> Plan:
     """Return the plan of a job that fits the row maps of its data set before all else; others stay as they are."""
     if dataset.mapped is None or dataset.mapped.fits is not None:
         return plan
@@ -344,9 +343,9 @@ def with_row_maps(plan: Plan, dataset: Dataset, spans: list[Span], resources: Re
                 stop - start
                 for start, stop, _ in by_chunk(sample_plan(dataset.n_rows, count, seed), source.chunk_edges)
             ]
-            passes.append(RowPasses(source, spans, resources).plan("row maps", 0, n_rows=sum(sizes)))
+            passes.append(RowPasses(source, spans, plan.resources).plan("row maps", 0, n_rows=sum(sizes)))
             read = source.sparse_bytes if source.sparse else source.reading_bytes
-            reading = resources.process_threads * read(max(sizes))
+            reading = plan.resources.process_threads * read(max(sizes))
         # The sample as it is stored, drawn and joined, and its mapped rows in double precision.
         sample = count * (2 * source.row_bytes + 8 * source.n_features + 16 * before.n_features)
         memory = max(memory, sample + max(reading, row_map.fitting_bytes(before.n_features)))

@@ -51,6 +51,25 @@ def classifier_class(name: str) -> type:
     return kind
 
 
+def described(classifier: Any) -> Any:
+    """Return a scikit-learn classifier, or its class, by import name with its options; anything else as it is."""
+    kind = classifier if inspect.isclass(classifier) else type(classifier)
+    if not issubclass(kind, BaseEstimator):
+        return classifier
+    module = ".".join(part for part in kind.__module__.split(".") if not part.startswith("_"))
+    section: dict[str, Any] = {"name": f"{module}.{kind.__name__}"}
+    if kind is classifier:
+        return section
+    defaults = {name: one.default for name, one in inspect.signature(kind).parameters.items()}
+    options = {key: value for key, value in classifier.get_params(deep=False).items() if value is not defaults.get(key)}
+    for name, value in options.items():
+        if not isinstance(value, str | bool | int | float | dict | list | tuple | None):
+            raise InputError(f"{name} of {section['name']} is a {type(value).__name__}: options are text and numbers.")
+    if isinstance(options.get("C"), int | float):
+        section["C"] = options.pop("C")
+    return {**section, "options": options}
+
+
 def make_classifier(name: str, settings: dict[str, Any]) -> Any:
     """Return a classifier of this import name, with a fixed ``random_state`` where it takes one.
 
@@ -86,5 +105,5 @@ def _check_options(name: str, options: dict[str, Any]) -> None:
 
 def _fit(name: str, rows: Training) -> tuple[Any, int]:
     model = make_classifier(name, {**rows.options, **({} if rows.C is None else {"C": rows.C})})
-    fit_alone(model, rows.Z, rows.codes, rows.weights)
+    fit_alone(model, rows)
     return model, unconverged(model)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_v
 from pydantic_core import CoreSchema
 
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.predictors.by_import_name import imported_classifier
+from mmpca_dist.predictors.by_import_name import described, imported_classifier
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.predictors.specification import CLASSIFIERS, Classifier, Rule, check_names
 
@@ -51,7 +51,7 @@ class ClassifierSection(BaseModel):
     def _readable(cls, value: Any) -> Any:
         if isinstance(value, cls):
             return value
-        section = {"name": value} if isinstance(value, str) else value
+        section = {"name": value} if isinstance(value, str) else described(value)
         if not isinstance(section, dict) or not isinstance(section.get("name"), str):
             raise InputError(f"a classifier is a name, or a mapping like {{name: svm, C: 1}} (found {value!r}).")
         name = section["name"]

@@ -6,10 +6,6 @@ rounding.
 
 from __future__ import annotations
 
-import threading
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,10 +13,10 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
+from mmpca_dist.blas import alone
 from mmpca_dist.errors import InputError
 from mmpca_dist.finite import or_infinite
 from mmpca_dist.predictors.linear import LinearRule, rule_of_scores
@@ -34,27 +30,11 @@ DUAL = {"tol": 1e-6, "max_iter": 5000}
 (mushrooms, prostate and leukemia at C = 10 and 100): such rows need the dual form. Nearly dependent rows need the
 primal form: it took 10 to 40 steps, and 5,000 steps of the dual form still ended at a multiple of the minimum."""
 
-_alone = threading.RLock()
 
-
-@contextmanager
-def alone() -> Iterator[None]:
-    """Keep the other threads of the process from fitting meanwhile, and suppress what fits warn of.
-
-    LIBLINEAR and LIBSVM draw from one generator a process, which every fit seeds. Threads that fit at the same time
-    disturb each other's draws, and then results differ from run to run. Filters of warnings belong to the process too.
-    Fits count what did not converge by their iterations (`unconverged`).
-    """
-    with _alone, warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        warnings.filterwarnings("ignore", "The number of unique classes is greater", UserWarning)
-        yield
-
-
-def fit_alone(model: Any, Z: Any, codes: NDArray, weights: NDArray | None = None) -> None:
+def fit_alone(model: Any, rows: Training) -> None:
     """Fit an estimator while no other thread of the process fits one."""
     with alone():
-        model.fit(Z, codes, **({} if weights is None else {"sample_weight": weights}))
+        model.fit(rows.Z, rows.codes, **({} if rows.weights is None else {"sample_weight": rows.weights}))
 
 
 def unconverged(model: Any) -> int:
@@ -87,18 +67,18 @@ class LiblinearFit(NamedTuple):
 
 def _fit(kind: str, rows: Training) -> tuple[LinearRule, int]:
     """Fit "svm" (L2-regularised L2-loss) or "logistic" to rows; of more than two classes, each against the rest."""
-    codes, weights = rows.codes, rows.weights
     if not np.isfinite(rows.Z if isinstance(rows.Z, np.ndarray) else rows.Z.data).all():
         raise InputError("The reduced rows hold values that are not finite.")
-    Z, basis = row_space(rows.Z)
+    is_wide, (Z, basis) = rows.Z.shape[0] < rows.Z.shape[1], row_space(rows.Z)
+    rows = replace(rows, Z=Z)
     settings = {"C": rows.C or DEFAULT_C, "fit_intercept": rows.bias, **rows.options}
     if kind == "logistic":  # the primal form converges in some ten steps, for separable rows too
-        model = LogisticRegression(solver="liblinear", **{**PRIMAL, **settings})
-        minima = [_minimum(model, Z, target, weights) for target in _against_rest(codes)]
+        model = LogisticRegression(solver="liblinear", random_state=0, **{**PRIMAL, **settings})
+        minima = [_minimum(model, replace(rows, codes=target)) for target in _against_rest(rows.codes)]
         coefs, intercepts, left = zip(*minima, strict=True)
         coef, intercept, stopped = np.concatenate(coefs), np.concatenate(intercepts), sum(left)
     else:
-        coef, intercept, stopped = _svm(Z, codes, weights, rows.Z.shape[0] < rows.Z.shape[1], settings)
+        coef, intercept, stopped = _svm(rows, is_wide, settings)
     return rule_of_scores(coef if basis is None else coef @ basis.T, intercept), stopped
 
 
@@ -107,31 +87,29 @@ def _against_rest(codes: NDArray) -> list[NDArray]:
     return [codes] if codes.max() < 2 else [(codes == code).astype(np.intp) for code in range(codes.max() + 1)]
 
 
-def _svm(Z: Any, codes: NDArray, weights: NDArray | None, dual_first: bool, settings: dict[str, Any]) -> LiblinearFit:
+def _svm(rows: Training, dual_first: bool, settings: dict[str, Any]) -> LiblinearFit:
     """Solve one form and, if it does not converge, the other; if neither does, keep the lower objective."""
     minima = []
     for dual in (dual_first, not dual_first):
         model = LinearSVC(dual=dual, random_state=0, **{**(DUAL if dual else PRIMAL), **settings})
-        minima.append(_minimum(model, Z, codes, weights))
+        minima.append(_minimum(model, rows))
         if not minima[-1].unconverged:
             return minima[-1]
-    return min(minima, key=lambda minimum: float(or_infinite(_objective(minimum, Z, codes, weights, settings))))
+    return min(minima, key=lambda minimum: float(or_infinite(_objective(minimum, rows, settings))))
 
 
-def _objective(
-    minimum: LiblinearFit, Z: Any, codes: NDArray, weights: NDArray | None, settings: dict[str, Any]
-) -> float:
+def _objective(minimum: LiblinearFit, rows: Training, settings: dict[str, Any]) -> float:
     """Return what ``svm`` minimises, summed over its problems."""
     coef, intercept = minimum.coef, minimum.intercept
-    signs = np.where(codes[:, None] == np.arange(len(coef)) + (len(coef) == 1), 1, -1)
-    losses = np.maximum(0, 1 - signs * (np.asarray(Z @ coef.T) + intercept)) ** 2
-    losses = losses if weights is None else weights @ losses
+    signs = np.where(rows.codes[:, None] == np.arange(len(coef)) + (len(coef) == 1), 1, -1)
+    losses = np.maximum(0, 1 - signs * (np.asarray(rows.Z @ coef.T) + intercept)) ** 2
+    losses = losses if rows.weights is None else rows.weights @ losses
     bias = intercept / settings.get("intercept_scaling", 1)
     return float((np.sum(coef**2) + np.sum(bias**2)) / 2 + settings["C"] * losses.sum())
 
 
-def _minimum(model: Any, Z: Any, codes: NDArray, weights: NDArray | None) -> LiblinearFit:
-    fit_alone(model, Z, codes, weights)
+def _minimum(model: Any, rows: Training) -> LiblinearFit:
+    fit_alone(model, rows)
     coef, intercept = (np.asarray(part, np.float64) for part in (np.atleast_2d(model.coef_), model.intercept_))
     return LiblinearFit(coef, np.broadcast_to(intercept, len(coef)).copy(), unconverged(model))
 

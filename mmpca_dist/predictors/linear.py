@@ -20,6 +20,7 @@ from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.predictors.reduced_moments import EPS, ReducedMoments
 from mmpca_dist.predictors.specification import ZERO_OR_MORE, Classifier, Rule, check_names, check_options
+from mmpca_dist.statistics.moments import ClassMoments
 
 THRESHOLDS = ("midway", "log-odds")
 """Thresholds of Fisher's classifier."""
@@ -35,15 +36,9 @@ class LinearRule(Rule):
     coef: NDArray[np.float64]  # (C, K): w_c
     intercept: NDArray[np.float64]  # (C,): b_c
 
-    def decision_function(self, Z: Any) -> NDArray[np.float64]:
-        """Return the scores as `Rule` does, also of CSR rows, from which the centre is not subtracted first."""
-        if not issparse(Z):
-            return super().decision_function(Z)
-        with single_blas_thread():
-            scores = np.asarray(Z @ self.coef.T) + (self.intercept - self.coef @ self.centre)
-        return scores[:, 1] - scores[:, 0] if len(self.classes) == 2 else scores
-
-    def _scores(self, Z: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _scores(self, Z: Any) -> NDArray[np.float64]:
+        if issparse(Z):  # which the centre is not subtracted from
+            return np.asarray(Z @ self.coef.T) + (self.intercept - self.coef @ self.centre)
         return (Z - self.centre) @ self.coef.T + self.intercept
 
 
@@ -128,6 +123,13 @@ def rule_of_scores(coef: NDArray[np.float64], intercept: NDArray[np.float64]) ->
     if len(coef) == 1:
         coef, intercept = np.concatenate([0 * coef, coef]), np.concatenate([[0.0], intercept])
     return LinearRule(np.arange(len(coef)), np.zeros(coef.shape[1]), coef, intercept)
+
+
+def rule_of_shares(moments: ClassMoments) -> LinearRule:
+    """Return the rule of rows without columns, which are all of the class with most rows."""
+    with np.errstate(divide="ignore"):
+        scores = np.log(moments.counts)
+    return LinearRule(moments.classes, np.zeros(0), np.zeros((len(scores), 0)), scores)
 
 
 def _pseudo_inverse_root(S: NDArray[np.float64], floors: NDArray[np.float64], least: float = 0.0) -> NDArray:

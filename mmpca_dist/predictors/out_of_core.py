@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
+from mmpca_dist.blas import alone
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.predictors.by_import_name import classifier_class, make_classifier
-from mmpca_dist.predictors.liblinear import alone
 from mmpca_dist.predictors.linear import LinearRule, rule_of_scores
 from mmpca_dist.predictors.specification import (
     DEFAULT_C,

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError, did_you_mean
@@ -51,15 +52,16 @@ class Rule(ABC):
     def _scores(self, Z: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the score of every class for every row, shape (n, C)."""
 
-    def decision_function(self, Z: NDArray) -> NDArray[np.float64]:
+    def decision_function(self, Z: Any) -> NDArray[np.float64]:
         """Return the scores of the classes for reduced rows, shape (n, C); of two, the second's less the first's, (n,).
 
-        Raises InputError for rows that are not finite.
+        Raises InputError for dense rows that are not finite. Linear rules take CSR rows, too.
         """
-        Z = np.asarray(Z, dtype=np.float64)
-        if not np.isfinite(Z).all():
-            row, column = np.argwhere(~np.isfinite(Z))[0]
-            raise InputError(f"Found {Z[row, column]} in row {row}, column {column} of the reduced rows.")
+        if not issparse(Z):
+            Z = np.asarray(Z, dtype=np.float64)
+            if not np.isfinite(Z).all():
+                row, column = np.argwhere(~np.isfinite(Z))[0]
+                raise InputError(f"Found {Z[row, column]} in row {row}, column {column} of the reduced rows.")
         with single_blas_thread():
             scores = self._scores(Z)
         return scores[:, 1] - scores[:, 0] if len(self.classes) == 2 else scores

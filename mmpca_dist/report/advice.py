@@ -59,7 +59,7 @@ def cells_of_answer(evaluation: Evaluation) -> tuple[Cell, Cell | None, Cell | N
     test. The reference's is None where it is what to use, or reduces nothing.
     """
     cells, unreduced, reference = evaluation.distinct, evaluation.unreduced, evaluation.reference
-    near = near_lowest(cells)
+    near = [cell for cell in near_lowest(cells) if cell.used] or cells
     use = _fewest([cell for cell in near if cell.method not in unreduced] or near)
     others = [cell for cell in cells if (cell.method in unreduced) != (use.method in unreduced)]
     other = lowest(others) if others and unreduced else None

@@ -39,21 +39,21 @@ SHARED = {
 
 def error_tables(evaluation: Evaluation) -> list[PrintedTable]:
     """Return the tables of errors: one, or one for each classifier where columns are many."""
-    sizes, classifiers = evaluation.n_components, evaluation.classifiers
-    if len(sizes) * len(classifiers) <= WIDEST:
-        columns = [Heading(name, "error", f"K = {size}") for size in sizes for name in classifiers]
-        return [_error_table(evaluation, 1, "", [(size, name) for size in sizes for name in classifiers], columns)]
-    columns = [Heading(f"K = {size}", "error") for size in sizes]
+    sizes, classifiers = evaluation.n_components, list(evaluation.classifiers)
+    together = len(sizes) * len(classifiers) <= WIDEST
+    groups = [classifiers] if together else [[name] for name in classifiers]
     return [
-        _error_table(evaluation, number, label(evaluation, name), [(size, name) for size in sizes], columns)
-        for number, name in enumerate(classifiers, 1)
+        _error_table(evaluation, number, "" if together else label(evaluation, group[0]), group)
+        for number, group in enumerate(groups, 1)
     ]
 
 
-def _error_table(
-    evaluation: Evaluation, number: int, title: str, pairs: list[tuple[int, str]], columns: list[Heading]
-) -> PrintedTable:
+def _error_table(evaluation: Evaluation, number: int, title: str, classifiers: list[str]) -> PrintedTable:
     cells, methods, decimals = evaluation.cells, evaluation.methods, digits(evaluation)
+    pairs = [(size, name) for size in evaluation.n_components for name in classifiers]
+    columns = [
+        Heading(f"K = {size}", "error") if title else Heading(name, "error", f"K = {size}") for size, name in pairs
+    ]
     least = {pair: min(cells[method, *pair].summary.mean for method in methods) for pair in pairs}
     rows = [
         [

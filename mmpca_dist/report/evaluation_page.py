@@ -141,10 +141,8 @@ def published_words(evaluation: Evaluation) -> str:
 def render_evaluation(evaluation: Evaluation, parts: Sequence[PagePart]) -> str:
     """Return the report of an evaluation as one HTML document."""
     return page(
-        "Evaluation", evaluation.dataset, parts,
-        {"method": len(evaluation.methods), "split": evaluation.n_splits}, evaluation.notes, evaluation.stages,
-        evaluation.config_yaml, evaluation.versions, opens_classes=False,
-        dask_page="\n  performance_report: true\n" in evaluation.config_yaml,
+        "Evaluation", evaluation, parts, {"method": len(evaluation.methods), "split": evaluation.n_splits},
+        opens_classes=False, dask_page="\n  performance_report: true\n" in evaluation.config_yaml,
     )  # fmt: skip
 
 
@@ -188,23 +186,19 @@ def arrow_tables(evaluation: Evaluation) -> dict[str, pa.Table]:
         names = ("split", "method", "n_components", "classifier", "minimum", "wasserstein")
         tables["margins"] = pa.table({name: [record[name] for record in evaluation.margins] for name in names})
     if evaluation.compared:
-        tables["published"] = pa.Table.from_pylist(
-            [
-                {
-                    "method": row.own.method,
-                    "n_components": row.own.n_components,
-                    "classifier": row.own.classifier,
-                    "mean": row.own.summary.mean,
-                    "deviation": row.own.summary.deviation,
-                    "published_mean": row.published.summary.mean,
-                    "published_deviation": row.published.summary.deviation,
-                    "standard_errors_apart": row.apart,
-                    "certain": row.published.certain,
-                    "reason": row.reason,
-                }
-                for row in evaluation.compared
-            ]
-        )
+        rows = evaluation.compared
+        tables["published"] = pa.table({
+            "method": [row.own.method for row in rows],
+            "n_components": [row.own.n_components for row in rows],
+            "classifier": [row.own.classifier for row in rows],
+            "mean": [row.own.summary.mean for row in rows],
+            "deviation": [row.own.summary.deviation for row in rows],
+            "published_mean": [row.published.summary.mean for row in rows],
+            "published_deviation": [row.published.summary.deviation for row in rows],
+            "standard_errors_apart": [row.apart for row in rows],
+            "certain": [row.published.certain for row in rows],
+            "reason": [row.reason for row in rows],
+        })  # fmt: skip
     return tables
 
 

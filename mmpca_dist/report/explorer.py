@@ -95,6 +95,10 @@ def points_part(
         "the features with the largest loadings."
     )
     caption += note_of_models(shown, "these are coordinates of the first class's model")
+    beside = f", and its values of {', '.join(sample.columns)}" if sample.columns else ""
+    caption += f" The page holds of each of these rows its number, its outcome and its coordinates{beside}."
+    if sample.left_out:
+        caption += f" It does not hold {', '.join(sample.left_out)}; report.columns says which columns it does."
     plot = Plot(
         "points", "The rows along two components", caption, f"A scatter plot of {sample.note}. {seen}",
         _points(sample, dataset, keys, ranks), keys, explorer=explorer, still=still,

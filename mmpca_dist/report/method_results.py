@@ -94,7 +94,7 @@ class MethodResult:
         name, results = section.label, finished.results
         model, entry = finished.model(name), results.of(SOLVE)["models"][name]
         fitted = model.fitted()
-        proved = certificates_of(results).get(name, {})
+        proved = certificates_of(finished.config, results).get(name, {})
         history = proved.get("history", [])
         return cls(
             name=name,

@@ -38,17 +38,17 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\uff
 
 
 def page(
-    about: str, dataset: Mapping[str, Any], parts: Sequence[PagePart], facts: Mapping[str, int], notes: Sequence[str],
-    stages: Mapping[str, float], config: str, versions: Mapping[str, str], opens_classes: bool = True,
-    intro: Sequence[str] = (), dask_page: bool = False,
+    about: str, results: Any, parts: Sequence[PagePart], facts: Mapping[str, int], *,
+    opens_classes: bool = True, intro: Sequence[str] = (), dask_page: bool = False,
 ) -> str:  # fmt: skip
     """Return a page as one HTML document.
 
-    Its title is what the page is ``about``, a run or an evaluation, and that of the data set. ``facts`` are numbers in
-    addition to those of the data set, with their units, ``notes`` warnings, ``stages`` their seconds, and ``intro``
-    sentences below the title. Where it ``opens_classes``, few of them are listed openly. ``dask_page`` says whether
-    Dask's own report lies beside it.
+    Its title is what the page is ``about``, a run or an evaluation, and that of the data set. ``results`` have what all
+    pages show: ``dataset``, ``notes``, ``stages`` (their seconds), ``config_yaml`` and ``versions``. ``facts`` are
+    numbers in addition to those of the data set, with their units, and ``intro`` sentences below the title. Where it
+    ``opens_classes``, few of them are listed openly. ``dask_page`` says whether Dask's own report lies beside it.
     """
+    dataset, stages = results.dataset, results.stages
     plots = [plot for part in parts for plot in part.plots]
     environment = jinja2.Environment(
         autoescape=True,
@@ -68,16 +68,16 @@ def page(
         about=about,
         dataset=dataset,
         facts=facts,
-        notes=notes,
+        notes=results.notes,
         intro=intro,
         parts=[*parts, PagePart("classes", classes.title, tables=[classes]), *_gaps(dataset), run],
         payloads={plot.name: _payload(plot) for plot in plots},
         scripts=[*([_script("bokeh")] if plots else []), _script("page")],
         seconds=seconds,
-        config=config,
+        config=results.config_yaml,
         dask_page=dask_page,
         versions=PrintedTable(
-            [Heading("library"), Heading("version")], list(versions.items()), "Versions", opens=False
+            [Heading("library"), Heading("version")], list(results.versions.items()), "Versions", opens=False
         ),
     )
 

@@ -12,6 +12,7 @@ import yaml
 from dask.utils import format_bytes, format_time
 
 from mmpca_dist import models
+from mmpca_dist.jobs.finished_runs import solved_methods
 from mmpca_dist.jobs.notes import search_rows, solver_rows
 from mmpca_dist.jobs.records import (
     CHOOSE,
@@ -94,6 +95,20 @@ class ReportContents:
     evaluates: bool = True
     """Whether `mmpca evaluate` takes the configuration: not that of a refreshed run, which has no data set of its own.
     """
+    maps: bool = False
+    """Whether rows go through row maps."""
+
+    def use_in_python(self, method: MethodResult) -> str:
+        """Return lines of Python that project rows X as `mmpca transform` does."""
+        load = f"load_model({self.output!r}, {method.name!r})"
+        if not self.maps:
+            return f"from mmpca_dist import load_model\n\nmodel = {load}\nZ = model.transform(X)"
+        names = [name.removeprefix("obs/") for role, name, *_ in self.dataset["played"] if role == "covariates"]
+        beside = f", covariates=X[{names!r}]" if names else ""
+        return (
+            f"from mmpca_dist import load_maps, load_model\n\nmaps, model = load_maps({self.output!r}), {load}\n"
+            f"Z = model.transform(maps.transform(X){beside})"
+        )
 
 
 def write_report(finished: SolvedRun) -> ReportRecord:
@@ -108,7 +123,8 @@ def report_contents(finished: SolvedRun) -> ReportContents:
     """Gather what the report shows."""
     run, config, results = finished.run, finished.config, finished.results
     count, choice = results.of(COUNT), results.find(CHOOSE)
-    methods = [MethodResult.of(finished, section) for section in config.methods]
+    solved = solved_methods(run, config.labels)
+    methods = [MethodResult.of(finished, section) for section in config.methods if section.label in solved]
     return ReportContents(
         dataset={
             **count,
@@ -126,11 +142,13 @@ def report_contents(finished: SolvedRun) -> ReportContents:
             if section.data is not None
         },
         certificates={
-            "solving": solver_rows(results), "search": search_rows(config, results), "plan": plan_and_measured(results),
+            "solving": solver_rows(config, results), "search": search_rows(config, results),
+            "plan": plan_and_measured(results),
         },
         output=run.uri,
         dask_page="uri" not in count and config.compute.performance_report,
         evaluates="uri" not in count,
+        maps=bool(config.dataset.maps),
         how_chosen=""
         if choice is None
         else f"How many components a method has was chosen by cross-validation in {choice['folds']} folds, under the "
@@ -177,9 +195,8 @@ def render(contents: ReportContents, figures: list[Figure]) -> str:
         *(_certificate(name, contents.certificates[name]) for name in CERTIFICATES if contents.certificates.get(name)),
     ]
     return page(
-        "Run", dataset, parts, {"method": len(methods)}, contents.notes, contents.stages,
-        contents.config_yaml, contents.versions, intro=[_intro(contents)], dask_page=contents.dask_page,
-    )  # fmt: skip
+        "Run", contents, parts, {"method": len(methods)}, intro=[_intro(contents)], dask_page=contents.dask_page
+    )
 
 
 def _intro(contents: ReportContents) -> str:
@@ -193,7 +210,7 @@ def _intro(contents: ReportContents) -> str:
 
 def _next(contents: ReportContents, first: str) -> list[PagePart]:
     """Return what to type next, with the method ``first``, which the page shows first, where there is one."""
-    if not contents.output:
+    if not contents.output or not contents.methods:
         return []
     output, methods = shlex.quote(contents.output), contents.methods
     suffix = ".csv" if TEXT.is_named_by(str(contents.dataset["uri"]).lower()) else ".parquet"
@@ -205,9 +222,8 @@ def _next(contents: ReportContents, first: str) -> list[PagePart]:
     commands["Project new rows with the models of this run:"] = (
         f"mmpca transform {output} new_rows{suffix} {output}-new{suffix}"
     )
-    commands["Use a model in Python; X is a data frame or an array with the columns of the table:"] = (
-        "from mmpca_dist import load_model\n\n"
-        f"model = load_model({contents.output!r}, {method.name!r})\nZ = model.transform(X)"
+    commands["Use a model in Python; X is a data frame with the columns of the table, or an array of its features:"] = (
+        contents.use_in_python(method)
     )
     return [PagePart("next", "What to type next", commands=commands)]
 

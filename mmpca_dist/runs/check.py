@@ -2,67 +2,61 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import yaml
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from mmpca_dist.configuration.parsing import as_yaml
-from mmpca_dist.errors import InputError, did_you_mean, some_names
-from mmpca_dist.ingest.column_profiles import ColumnProfile
-from mmpca_dist.ingest.csv import CSV_SUFFIXES, CsvRows
-from mmpca_dist.ingest.libsvm import LIBSVM_SUFFIXES, LibsvmRows
-from mmpca_dist.ingest.row_source import LABELS, RowSource
+from mmpca_dist.column_words import is_identifier
+from mmpca_dist.errors import InputError, some_names
+from mmpca_dist.ingest.column_profiles import ColumnProfile, Pieces, profiles_of, suits_commas, with_value
+from mmpca_dist.ingest.csv import CsvRows
+from mmpca_dist.ingest.libsvm import LibsvmRows
+from mmpca_dist.ingest.row_source import LABELS, RowSource, Selection
 from mmpca_dist.ingest.sources import DatasetRows
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.runs.label_guess import MAX_CLASSES, label_among, label_beside, makes_groups, repeats_id
+from mmpca_dist.statistics.telling_columns import telling_columns
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.column_scatter import ColumnSpread, dominant_columns
+from mmpca_dist.tables.column_names import is_index
+from mmpca_dist.tables.column_scatter import ColumnSpread
 from mmpca_dist.tables.compose import compose, label_plays, open_rows
-from mmpca_dist.tables.levels import FEWEST_ROWS, MOSTLY, Levels, is_text
-from mmpca_dist.tables.readers.formats import format_of, stem_of
-from mmpca_dist.tables.readers.named_columns import LABEL_NAMES, ColumnRows, is_list
+from mmpca_dist.tables.levels import FEWEST_ROWS, MOSTLY, Levels, is_text, notes_on_many
+from mmpca_dist.tables.readers.formats import format_of, text_form
+from mmpca_dist.tables.readers.named_columns import ColumnRows
+from mmpca_dist.tables.stored_types import is_number
+from mmpca_dist.tables.times import remedy_for, times_in
 
 LABEL, NUMBER, INDICATORS, LEFT_OUT, GROUPS = "label", "number", "indicators", "left out", "groups"
-USUAL_LABEL = re.compile("class|target|species|diagnosis|outcome|category", re.I)
-GROUP = re.compile(
-    "patient|subject|person|participant|donor|user|customer|client|household|family|group|site|hospital|batch|plate|"
-    "vineyard|farm|school|animal|mouse|session|device|speaker|author",
-    re.I,
-)
-IDENTIFIER = re.compile(r"(^|[\W_])(id|uid|uuid|key|nr|no|number|index)$", re.I)
-DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T].*)?")
-MAX_CLASSES = 50
-"""Different values of a column that is taken for the label without being named."""
-FEWEST_GROUPS = 5
-"""Fewer groups do not fill the folds."""
-
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class ColumnRole:
-    """The use of a column, and why; ``refused`` tells whether a run refuses it unless it is left out."""
+    """The use of a column, and why; ``refused`` tells whether a run refuses it unless it is left out.
+
+    ``counted`` is the profile of the rows that count, where others have no label.
+    """
 
     column: ColumnProfile
     what: str
     reason: str = ""
     refused: bool = False
+    counted: ColumnProfile | None = None
 
     @property
     def n_features(self) -> int:
-        if self.what == INDICATORS:
-            return len(Levels.of(self.column.name, self.column.levels).names)
-        return int(self.what == NUMBER)
+        return len(self.levels.names) if self.what == INDICATORS else int(self.what == NUMBER)
+
+    @property
+    def levels(self) -> Levels:
+        return Levels.of(self.column.name, (self.counted or self.column).levels)
 
     def row(self) -> dict[str, Any]:
         column = self.column
@@ -98,6 +92,8 @@ class TableCheck:
     features: str | None = None
     squares: NDArray[np.float64] | None = None
     refused: list[str] = field(default_factory=list)
+    missing_values: list[str] = field(default_factory=list)
+    decimal: str | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -133,22 +129,35 @@ class TableCheck:
         return lines + ([f"Columns that are the same in all rows: {constant:,}"] if constant else []) + self.notes
 
 
-def check(uri: str, label: str | None = None, progress: Progress = lambda done, total: None) -> TableCheck:
-    """Read a table once, in bounded memory, and tell what a run can make of it.
+def check(
+    uri: str, label: str | None = None, progress: Progress = lambda done, total: None,
+    missing_values: Sequence[str] = (), decimal: str | None = None,
+) -> TableCheck:  # fmt: skip
+    """Read a table, in bounded memory, and tell what a run can make of it; again where rows lack a label.
 
     ``uri`` names whatever ``open_dataset`` or ``ingest`` reads, ``label`` the column or array of the labels (by default
-    a guess). ``progress`` is called with how much is read, and of how much. Raises InputError for what is no table, or
-    has no such column.
+    a guess). ``progress`` is called with how much is read, and of how much; ``missing_values`` and ``decimal`` are as
+    in a configuration. Numbers with a decimal comma where none is expected take a second reading. Raises InputError for
+    what is no table, or has no such column.
     """
     address, number = storage.normalize(uri), np.dtype(np.float64)
-    if stem_of(address).endswith(CSV_SUFFIXES):
-        checked = _of_csv(CsvRows(address, number), TableCheck(uri, "text"), label, progress)
-    elif stem_of(address).endswith(LIBSVM_SUFFIXES):
-        checked = _of_rows(LibsvmRows(address, number, True), TableCheck(uri, "LIBSVM text"), progress)
+    checked = TableCheck(uri, "LIBSVM text", missing_values=[*missing_values], decimal=decimal)
+    form = text_form(address)
+    if form == "csv":
+        how = Selection(unlabelled=True, missing_values=missing_values, decimal=decimal)
+        checked = _of_csv(CsvRows(address, number, how, typed=True), checked, label, progress)
+    elif form == "libsvm":
+        rows = LibsvmRows(address, number, True)
+        rows.numbers = checked.predicts = rows.fractions
+        checked = _of_rows(rows, checked, progress)
+        checked.label, checked.why = (LABELS, "its numbers have fractions") if rows.fractions else (None, "")
     elif format_of(address).columns:
-        checked = _of_columns(open_rows(uri, names=[]), uri, label, progress)  # type: ignore[arg-type]
+        columns = open_rows(uri, names=[], unlabelled="skip", missing_values=missing_values)
+        checked = _of_columns(columns, checked, label, progress)  # type: ignore[arg-type]
     else:
-        checked = _of_array(uri, label, progress)
+        checked = _of_array(uri, label, progress, missing_values=missing_values)
+    if decimal is None and suits_commas([use.column for use in checked.uses], checked.layout.startswith("text")):
+        return check(uri, label, progress, missing_values, ",")
     rare = [name for name, n in checked.classes.items() if n == 1]
     if not checked.classes and not checked.predicts:
         checked.refused.append("No column seems to hold labels: name it with --label.")
@@ -162,69 +171,129 @@ def check(uri: str, label: str | None = None, progress: Progress = lambda done, 
 
 def _of_csv(rows: CsvRows, checked: TableCheck, label: str | None, progress: Progress) -> TableCheck:
     names = [rows.name_of(i) for i in rows.features]
-    repeated = [name for name, times in Counter(names).items() if times > 1]
-    checked.refused += [f"Several columns are called {name!r}: rename all but one." for name in repeated]
-    checked.layout, checked.notes = f"text, {rows.total:,} bytes", list(rows.notes)
-    looks = [ColumnProfile(name, len(names)) for name in names]
-    for table, done in rows.tables({}):
-        _add(looks, (pc.utf8_trim_whitespace(one) if one.type == pa.string() else one for one in table.columns))
-        progress(done, max(rows.total, done))
+    checked.layout = f"text, {rows.total:,} bytes"
+
+    def read() -> Pieces:
+        for table, done in rows.tables({}):
+            yield table.columns
+            progress(done, max(rows.total, done))
+
+    looks = profiles_of(names, read(), rows.decimal)
+    checked.notes = list(rows.notes)
     if any(look.kind == pa.binary() for look in looks):
         raise rows.refusal([])
-    return _judged(checked, looks, label)
+    return _judged(checked, looks, label, read)
 
 
-def _of_columns(rows: ColumnRows, uri: str, label: str | None, progress: Progress) -> TableCheck:
-    lists = [field.name for field in rows.schema if is_list(field.type)]
-    if lists:
-        return _of_array(uri, label, progress, lists[0])
-    names = [name for name in rows.schema.names if not name.startswith("__index_level_")]
-    looks = [ColumnProfile(name, len(names)) for name in names]
-    for table in rows.tables(names):
-        _add(looks, table.columns)
-        progress(looks[0].n_rows, rows.n_rows)
-    return _judged(TableCheck(uri, rows.layout), looks, label)
+def _of_columns(rows: ColumnRows, checked: TableCheck, label: str | None, progress: Progress) -> TableCheck:
+    lists = rows.rows_in_lists()
+    names = [name for name in rows.schema.names if (name not in rows.index or name == label) and name != lists]
+
+    def read() -> Pieces:
+        done = 0
+        for table in rows.tables(names):
+            yield table.columns
+            done += len(table)
+            progress(done, rows.n_rows)
+
+    if not names and not lists:
+        raise InputError(f"{checked.uri} has no columns.")
+    looks = profiles_of(names, read() if names else (), checked.decimal or ".")
+    checked.layout, checked.notes = rows.layout, [rows.note] if rows.note else []
+    if lists is None:
+        return _judged(checked, looks, label, read)
+    chosen, why = label_among(looks, label)
+    checked = _of_array(checked.uri, chosen.name if chosen else None, progress, lists, why, checked.missing_values)
+    if beside := [look.name for look in looks if look is not chosen]:
+        checked.notes.append(f"The lists in {lists!r} are the rows; no features are {some_names(beside)}.")
+    return checked
 
 
 def _in_words(kind: pa.DataType) -> str:
     words = {
         "text": is_text(kind),
-        "date": pa.types.is_date(kind),
+        "date": pa.types.is_date(kind) or pa.types.is_timestamp(kind),
+        "time of day": pa.types.is_time(kind),
+        "length of time": pa.types.is_temporal(kind) and not pa.types.is_timestamp(kind),
         "whole number": pa.types.is_integer(kind),
-        "number": pa.types.is_floating(kind) or pa.types.is_decimal(kind),
+        "number": is_number(kind),
         "yes or no": pa.types.is_boolean(kind),
     }
     return next((word for word, holds in words.items() if holds), str(kind))  # fmt: skip
 
 
-def _add(looks: list[ColumnProfile], columns: Iterable[pa.ChunkedArray]) -> None:
-    for look, column in zip(looks, columns, strict=True):
-        for values in column.chunks:
-            look.add(values)
-
-
-def _judged(checked: TableCheck, columns: list[ColumnProfile], named: str | None) -> TableCheck:
-    """Choose the label among columns, and what the others are for."""
-    label, checked.why = _label_among(columns, named)
-    checked.n_rows, checked.uses = columns[0].n_rows, _uses_of(columns, label)
-    checked.n_gaps = sum(use.column.n_missing for use in checked.uses if use.n_features)
+def _judged(
+    checked: TableCheck, columns: list[ColumnProfile], named: str | None, read: Callable[[], Pieces]
+) -> TableCheck:
+    """Choose the label, and what the other columns are for in the rows that have one: read again if some lack it."""
+    _take_words([column for column in columns if column.name != named], checked)
+    for column in columns:
+        if column.name == named:
+            texts = column.numbers
+            spells = bool(texts.n_plain) and not texts.is_whole and texts.others.keys() <= {*checked.missing_values}
+            column.take_words(checked.missing_values, spells)
+    label, checked.why = label_among(columns, named)
+    if label is not None and (pa.types.is_temporal(label.kind) or pa.types.is_nested(label.kind)):
+        what = f"{label.name!r} holds type {label.kind}, and labels are text or numbers"
+        raise InputError(f"{what}: write it as text, or name another with --label.")
+    checked.n_rows, counted = columns[0].n_rows, columns
     if label is not None:
-        checked.label, checked.n_unlabelled = label.name, label.n_missing
+        checked.label, checked.n_unlabelled, at = label.name, label.n_missing, columns.index(label)
+        if 0 < label.n_missing < label.n_rows:
+            pieces = with_value(read(), at, checked.missing_values)
+            counted = profiles_of([column.name for column in columns], pieces, label.numbers.decimal)
+            for look, whole in zip(counted, columns, strict=True):
+                look.take_words((), whole.is_number)
+            label = counted[at]
         checked.predicts = label.is_number and not (label.is_whole and label.n_distinct <= MAX_CLASSES)
         checked.classes = {} if checked.predicts else label.levels
+        if checked.classes and not label.keeps_all:
+            checked.notes.append(f"{label.name!r} has {label.distinct} classes, of which a sample is counted.")
+    uses = _uses_of(counted, label)
+    checked.uses = [replace(use, column=column, counted=use.column) for use, column in zip(uses, columns, strict=True)]
+    checked.n_gaps = sum(use.column.n_missing for use in checked.uses if use.n_features)
+    checked.notes += [note for use in uses if use.what != LEFT_OUT for note in use.column.alike_notes()]
+    checked.notes += notes_on_many(use.levels for use in uses if use.what == INDICATORS)
+    totals = [column.name for column in columns if is_text(column.kind) and column.has_total]
+    checked.refused += [f"There seem to be rows of totals: leave them out. See {some_names(totals)}."] if totals else []
+    if label is not None and not checked.predicts:
+        kept = [use for use in uses if use.n_features]
+        features = {use.column.name: (use.column.some_rows(use.what == NUMBER), use.what != NUMBER) for use in kept}
+        checked.notes += telling_columns(features, label.some_rows(number=False))
     return checked
 
 
-def _of_array(uri: str, label: str | None, progress: Progress, features: str | None = None) -> TableCheck:
-    refused = []
+def _take_words(columns: Sequence[ColumnProfile], checked: TableCheck) -> None:
+    """Take the few other cells of columns of numbers for missing values; text of numbers alone becomes numbers then."""
+    mixed = [column for column in columns if column.numbers.are_numbers and column.numbers.others]
+    words = list(dict.fromkeys(word for column in mixed for word in column.numbers.words))
+    checked.missing_values += words
+    for column in columns:
+        numbers = column.numbers
+        spells = bool(numbers.n_plain) and numbers.others.keys() <= set(words)
+        column.take_words(words, spells and (bool(checked.missing_values) or not numbers.are_few))
+    checked.notes += [f"{column.name}: {column.numbers.said}." for column in mixed]
+
+
+def _of_array(
+    uri: str, label: str | None, progress: Progress, features: str | None = None, why: str = "as you say",
+    missing_values: Sequence[str] = (),
+) -> TableCheck:  # fmt: skip
+    refused: list[str] = []
+    opened = partial(open_rows, uri, features=features, missing="mean", missing_values=missing_values)
+    if label is None and features is None:
+        label, why = label_beside(opened())
     try:
-        source = open_rows(uri, features=features, label=label, labelled=True, missing="mean", unlabelled="skip")
+        source = opened(label=label, labelled=True, unlabelled="skip")
         rows = compose(source, label_plays("skip"))
     except InputError as error:
         refused.append(str(error))
-        source = open_rows(uri, features=features, missing="mean")
+        source = opened()
         rows = compose(source, label_plays()[: source.label is not None])
-    checked = TableCheck(uri, rows.stored.layout, label=label, why="as you say", features=features, refused=refused)
+    checked = TableCheck(
+        uri, rows.stored.layout, label=label, why=why, features=features, refused=refused,
+        missing_values=[*missing_values],
+    )  # fmt: skip
     checked.n_unlabelled = rows.stored.n_rows - rows.n_rows
     return _of_rows(DatasetRows(rows), checked, progress)
 
@@ -240,7 +309,8 @@ def _of_rows(source: RowSource, checked: TableCheck, progress: Progress) -> Tabl
         spread.add(rows)
         checked.n_rows += rows.shape[0]
         names, codes = block.names.get(LABELS, ([], np.zeros(0, int)))
-        classes.update(dict(zip(map(str, names), np.bincount(codes, minlength=len(names)).tolist(), strict=True)))
+        if codes.dtype.kind != "f":
+            classes.update(dict(zip(map(str, names), np.bincount(codes, minlength=len(names)).tolist(), strict=True)))
         progress(block.done, max(source.total, block.done))
     checked.squares, checked.classes = spread.squares, classes
     checked.refused += [f"{n_infinite:,} values are infinite: correct them."] if n_infinite else []
@@ -248,23 +318,8 @@ def _of_rows(source: RowSource, checked: TableCheck, progress: Progress) -> Tabl
     return checked
 
 
-def _label_among(columns: Sequence[ColumnProfile], named: str | None) -> tuple[ColumnProfile | None, str]:
-    """Return the column of the labels and why it is this one; None where none seems to be."""
-    by_name = {column.name: column for column in columns}
-    if named is not None:
-        if named not in by_name:
-            raise InputError(f"There is no column {named!r} (--label).{did_you_mean(named, by_name)}")
-        return by_name[named], "as you say"
-    likely = [c for c in columns if c.is_names and 2 <= c.n_distinct <= min(MAX_CLASSES, c.n_known / 2)]
-    likely = [c for c in likely if not GROUP.search(c.name)]
-    usual = [by_name[name] for name in LABEL_NAMES if name in by_name]
-    usual += [c for c in likely if USUAL_LABEL.fullmatch(c.name)]
-    why = "by its name" if usual else "a guess"
-    return next(iter(usual or likely[::-1]), None), f"{why}: name another with --label"
-
-
 def _uses_of(columns: Sequence[ColumnProfile], label: ColumnProfile | None) -> list[ColumnRole]:
-    likely = [column for column in columns if column is not label and _makes_groups(column)]
+    likely = [column for column in columns if column is not label and makes_groups(column)]
     groups = max(likely, key=lambda column: column.n_distinct, default=None)
     seen: dict[str, str] = {}
     uses = [
@@ -280,111 +335,38 @@ def _uses_of(columns: Sequence[ColumnProfile], label: ColumnProfile | None) -> l
     return uses
 
 
-def _makes_groups(column: ColumnProfile) -> bool:
-    many = FEWEST_GROUPS <= column.n_distinct <= column.n_known / 2
-    return many and column.is_names and not column.n_missing and bool(GROUP.search(column.name))
-
-
 def _use(column: ColumnProfile, same: str) -> ColumnRole:
     """Return what a column is for that is no label; ``same`` is the first one with its values."""
     text, n = is_text(column.kind), column.n_known
     refusals = {
-        f"it holds type {column.kind}": pa.types.is_nested(column.kind) or pa.types.is_binary(column.kind),
-        "a date: turn it into a number, such as days since one of them": pa.types.is_temporal(column.kind),
-        f"{column.n_infinite:,} values are infinite: correct them": column.n_infinite,
+        f"a {_in_words(column.kind)}: {remedy_for(column.kind)}": pa.types.is_temporal(column.kind),
+        f"it holds type {column.kind}": not (
+            text or column.is_number or pa.types.is_boolean(column.kind) or pa.types.is_null(column.kind)
+        ),
+        f"{column.n_infinite:,} values are infinite: correct them": column.n_infinite and not text,
         f"{column.distinct} different texts": text and column.n_distinct > LIMITS.max_levels,
     }
+    numbers = f"{column.numbers.said}: write plain numbers"
+    refusals[numbers] = text and column.numbers.are_numbers and not column.numbers.are_plain
     # So many whole numbers of a narrow range, drawn at random, differ with a chance of less than exp(-10).
-    is_dense = column.largest - column.smallest < n**2 / 20 or IDENTIFIER.search(column.name)
+    is_dense = column.largest - column.smallest < n**2 / 20 or is_identifier(column.name)
     differ = column.all_differ and n >= FEWEST_ROWS
     how = "no two rows have the same" if column.keeps_all else "nearly all rows differ"
+    named = is_identifier(column.name, "id", "code") and column.is_names and n >= FEWEST_ROWS
+    times = times_in(column.levels) if text or 19e6 < column.smallest <= column.largest < 21e6 else ""
     faults = {
+        "row numbers": is_index(column.name),
         "no row has a value": not n,
         "all rows have the same value": column.n_distinct == 1,
-        f"it equals {same!r}": same != column.name,
-        f"an identifier: {how}": differ and (text or (column.is_names and is_dense)),
-        "text of dates": text and all(DATE.fullmatch(level) for level in column.levels),
-        "text that is new in most rows": text and column.n_distinct > max(MOSTLY * n, FEWEST_ROWS),
+        f"it equals {same!r}": same != column.name and not pa.types.is_nested(column.kind),
+        numbers: refusals[numbers],
         f"{column.n_missing / max(column.n_rows, 1):.0%} is missing": column.n_missing > MOSTLY * column.n_rows,
-        "it names groups of rows": _makes_groups(column) and (not text or column.n_distinct > MAX_CLASSES),
+        f"an identifier: {how}": differ and (text or (column.is_names and (is_dense or column.numbers.n_plain))),
+        f"text of {times}" if text else f"{times} written as numbers": times,
+        f"an identifier by its name: {column.distinct} values in {n:,} rows": named and column.n_distinct > n / 3,
+        "text that is new in most rows": text and column.n_distinct > max(MOSTLY * n, FEWEST_ROWS),
+        "it names groups of rows": (named and repeats_id(column.name))
+        or (makes_groups(column) and (not text or column.n_distinct > MAX_CLASSES)),
     }
     reason = next((reason for reason, holds in {**faults, **refusals}.items() if holds), "")
     return ColumnRole(column, LEFT_OUT if reason else INDICATORS if text else NUMBER, reason, any(refusals.values()))
-
-
-SIZES = (1, 2, 4, 8, 16)
-SEARCHED_ROWS, SEARCHED_COLUMNS = 100_000, 2_000
-"""Tables of so many rows and columns are searched for the nearest rows of other classes in about a minute."""
-OUTPUT = "a run with other settings needs another one"
-WIDE = 0.8
-"""With more columns than this share of the rows, fewer rows train than there are columns."""
-UNLIKE = 10
-"""Columns are standardised where one standard deviation is more than so many times another."""
-
-
-def suggested_yaml(checked: TableCheck) -> str:
-    """Return a configuration for a table, with a comment on each line that was chosen."""
-    key, what = ("target", "numbers") if checked.predicts else ("label", f"{len(checked.classes):,} classes")
-    sizes = [size for size in SIZES if size <= checked.n_features]
-    name = PurePosixPath(re.sub(r"[?#].*", "", checked.uri).replace("\\", "/")).name.partition(".")[0]
-    left_out, groups = checked.of_use(LEFT_OUT, GROUPS), checked.of_use(GROUPS)
-    wide = not checked.predicts and checked.n_features > WIDE * checked.n_rows
-    lines = [
-        f"# Of {checked.n_rows:,} rows a run makes {checked.n_features:,} features. All settings: mmpca config.",
-        "dataset:",
-        _line("  uri", checked.uri, checked.layout),
-        _line("  features", checked.features, "a column of lists"),
-        _line(f"  {key}", checked.label, f"{what}; {checked.why}"),
-        _line("  unlabelled", "skip" if checked.n_unlabelled else None, f"{checked.n_unlabelled:,} lack a label"),
-        _line("  missing", "mean" if checked.n_gaps else None, f"means stand for {checked.n_gaps:,} gaps"),
-        "  drop:" if left_out else "",
-        *(f"    - {_scalar(use.column.name)}{_comment(use.reason)}" for use in left_out),
-        _line("methods", *_methods(checked)),
-        _line("n_components", sizes, f"of {checked.n_features:,} features; an evaluation compares them"),
-        _line("standardize", *_standardize(checked)),
-        "evaluation:" if groups or wide else "",
-        _line("  classifiers", ["fisher"] if wide else None, "lda cannot use more columns than rows"),
-        _line("  splits", "groups" if groups else None, "rows of a group are held out together"),
-        *(_line("  column", use.column.name, use.reason) for use in groups),
-        _line("output", f"runs/{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-') or 'mine'}", OUTPUT),
-    ]
-    return "\n".join(filter(None, lines)) + "\n"
-
-
-def _methods(checked: TableCheck) -> tuple[list[str], str]:
-    if checked.predicts:
-        return ["pca", "pls", "ridge", "lasso"], "methods for numbers to predict"
-    methods = ["pca", "m-pca0", "m-pca1a", *(["fisher"] if checked.n_features <= LIMITS.dense_columns else [])]
-    different = math.prod(use.column.n_distinct for use in checked.uses if use.n_features)
-    if checked.uses and different < checked.n_rows:
-        return methods, "one pass for all; columns of so few values do not tell all rows apart, as m-pca2 needs"
-    if checked.n_rows <= SEARCHED_ROWS and checked.n_features <= SEARCHED_COLUMNS:
-        return [*methods, "m-pca2"], "one pass for all, and a search for m-pca2"
-    return methods, "one pass for all; mmpca plan tells what a search for m-pca2 would cost"
-
-
-def _standardize(checked: TableCheck) -> tuple[bool, str]:
-    if checked.squares is not None:
-        heavy = bool(dominant_columns(checked.squares))
-        return heavy, f"the scatter is in {'a few columns' if heavy else 'many columns'}"
-    if checked.of_use(INDICATORS) and checked.of_use(NUMBER):
-        return True, "indicators of text stand beside numbers"
-    deviations = [use.column.deviation for use in checked.of_use(NUMBER) if use.column.n_distinct > 2] or [1.0]
-    low, high = min(deviations), max(deviations)
-    return high > UNLIKE * low, f"standard deviations of columns are {low:.3g} to {high:.3g}"
-
-
-def _line(key: str, value: Any, reason: str = "") -> str:
-    return "" if value is None else f"{key}: {_scalar(value)}{_comment(reason)}"
-
-
-def _scalar(value: Any) -> str:
-    """Return a value on one line: names that YAML would fold are quoted and escaped."""
-    text = as_yaml(value)
-    return yaml.safe_dump(value, default_style='"', width=10**6).strip() if "\n" in text else text
-
-
-def _comment(text: str) -> str:
-    """Return a comment of one line, whatever is in names of columns."""
-    words = "".join(letter if letter.isprintable() else " " for letter in text).split()
-    return f"  # {' '.join(words)}" if words else ""

@@ -15,7 +15,7 @@ from mmpca_dist.evaluation.comparisons import corrected_t_test, holm
 from mmpca_dist.evaluation.tables import REGRESSION, Cell, Counts, ErrorTable
 from mmpca_dist.finite import or_none
 from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
-from mmpca_dist.jobs.finished_runs import LEADING, finished, load_model, open_run
+from mmpca_dist.jobs.finished_runs import LEADING, finished, load_model, open_run, solved_methods
 from mmpca_dist.jobs.notes import plural
 from mmpca_dist.jobs.records import COMPARE, COUNT, SOLVE
 from mmpca_dist.methods.base.reducer import MomentReducer
@@ -106,7 +106,8 @@ def _on_precision(runs: Mapping[str, RunDirectory]) -> list[str]:
 def _of_runs(runs: Mapping[str, RunDirectory]) -> tuple[list[dict[str, Any]], list[str]]:
     """Compare shares, eigenvalues, and the subspaces of the methods of the same label."""
     labels = {
-        letter: sorted(finished(run, SOLVE)["models"], key=run.config.labels.index) for letter, run in runs.items()
+        letter: sorted(solved_methods(run, finished(run, SOLVE)["models"]), key=run.config.labels.index)
+        for letter, run in runs.items()
     }
     rows = []
     for label in dict.fromkeys(label for each in labels.values() for label in each):

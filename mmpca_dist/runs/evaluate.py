@@ -29,7 +29,7 @@ from mmpca_dist.jobs.notes import goes_by_scatter, note_ahead
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.all_columns import METHOD
 from mmpca_dist.methods.base.registry import title_of
-from mmpca_dist.passes.row_map_fits import spread_sample
+from mmpca_dist.passes.rows import spread_sample
 from mmpca_dist.planning.evaluation_plan import plan_evaluation
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.planning.run_plan import with_row_maps
@@ -51,9 +51,8 @@ def plan_of_evaluation(job: Job) -> Plan:
     """Return the plan of an evaluation, from metadata and labels."""
     splits, dataset = job.splits, job.dataset
     plan, job.left_out = planned_with_all_columns(job)
-    plan = with_row_maps(plan, dataset, job.spans, request_of(job).resources)
     notes = [note_on_many(job.config.evaluation, splits), note_ahead(job.config, dataset), job.left_out]
-    return replace(plan, note=" ".join(filter(None, notes)))
+    return replace(with_row_maps(plan, dataset, job.spans), note=" ".join(filter(None, notes)))
 
 
 def planned_with_all_columns(job: Job) -> tuple[Plan, str]:
@@ -63,7 +62,7 @@ def planned_with_all_columns(job: Job) -> tuple[Plan, str]:
     keeps to what it began with, whatever memory there is now.
     """
     plan, config = _plan(job), job.config
-    if any(not section.method.reduces for section in config.methods):
+    if config.unreduced:
         return plan, ""
     begun = job.run.record(records.TUNE) if job.key else None
     reason = begun["left_out"] if begun else _impossible(config, job.dataset, job.splits)
@@ -134,10 +133,10 @@ def _tune(job: Job) -> records.TuneRecord:
     read = read_all(adjusted_rows(rows, adjustment_from_pass(rows)).dataset, job.splits, job.tasks())
     penalties = choose_C(
         specs,
-        read.batch.X,
-        read.batch.label,
-        read.groups,
-        read.batch.weight,
+        read.X,
+        read.label,
+        read.roles.get("group"),
+        read.weight,
         seed=config.evaluation.seed,
         standardize=config.standardizes,
         progress=lambda done, total: job.callback.on_progress("tune", done, total),
@@ -202,7 +201,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
         },
         splits=held_out_in_words(config.evaluation, len(splits)),
         methods=config.labels,
-        unreduced=frozenset(section.label for section in config.methods if not section.method.reduces),
+        unreduced=config.unreduced,
         folds_dealt=config.evaluation.count if config.evaluation.in_folds else 0,
         own_units=frozenset(section.label for section in config.methods if not section.method.orthonormal),
         n_components=config.sizes,

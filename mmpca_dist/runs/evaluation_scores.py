@@ -17,13 +17,13 @@ from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.eigen.options import choose_solver
 from mmpca_dist.errors import DamageError, InputError
 from mmpca_dist.evaluation.cost_meter import MOMENTS
-from mmpca_dist.evaluation.in_memory import LabelledRows, evaluate_split, read_all
+from mmpca_dist.evaluation.in_memory import evaluate_split, read_all
 from mmpca_dist.evaluation.merged_folds import evaluate_parts
 from mmpca_dist.evaluation.regressions import evaluate_regressions
 from mmpca_dist.evaluation.request import Classifiers, EvaluationRequest
 from mmpca_dist.evaluation.scores import naming
 from mmpca_dist.evaluation.splits import PartSizes, Splits
-from mmpca_dist.jobs.job import Job, PassCounter
+from mmpca_dist.jobs.job import Job
 from mmpca_dist.jobs.object_records import AGAIN
 from mmpca_dist.jobs.records import ScoreRecord
 from mmpca_dist.limits import LIMITS
@@ -34,6 +34,7 @@ from mmpca_dist.predictors.classifiers import check_classes, refuse_weights
 from mmpca_dist.statistics.moments import use_pooled
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.zarr_stores import reading_own
+from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span
 
@@ -76,12 +77,10 @@ def scores_from_moments(dataset: Dataset, parts: PartSizes, config: RunConfig) -
     return merged
 
 
-def evaluation_request(
-    job: Job, parts: PartSizes, penalties: dict[str, float] | None = None, merged: bool | None = None
-) -> EvaluationRequest:
+def evaluation_request(job: Job, parts: PartSizes, penalties: dict[str, float] | None = None) -> EvaluationRequest:
     """Return what an evaluation asks for; ``penalties`` are C by label of the classifier, where they are chosen."""
     config, n_features = job.config, job.dataset.n_features
-    merged = scores_from_moments(job.dataset, parts, config) if merged is None else merged
+    merged = scores_from_moments(job.dataset, parts, config)
     n_classes, classifiers = parts.counts.shape[1], [] if config.dataset.predicts else config.evaluation.classifiers
     check_classes(classifiers, n_classes)
     if config.dataset.weighted:
@@ -94,7 +93,8 @@ def evaluation_request(
         # All columns are coordinates in the span of the rows and medians.
         n_features = min(n_features, n_train + n_classes * len(needs.medians))
     return EvaluationRequest(
-        methods=config.methods,
+        methods={section.label: section.reducer(None, **config.shared) for section in config.methods},
+        unreduced=config.unreduced,
         sizes=config.sizes,
         needs=needs,
         classifiers=Classifiers(classifiers, penalties or {}, config.evaluation.seed),
@@ -184,15 +184,15 @@ def _forecast(job: Job, stage: str, total: int, at_once: int) -> Callable[[int],
 
 def _score_merged(job: Job, request: EvaluationRequest, records: SplitRecords, missing: list[int], stage: str) -> None:
     """Evaluate one split after the other, whose parts share passes over the rows."""
-    splits, passes = job.splits, PassCounter(job, stage)
-    rows, parts = job.rows(stage, passes), len(splits.held_out)
+    splits, rows = job.splits, job.rows(stage)
+    parts = len(splits.held_out)
     to_score = sorted({number // parts for number in missing})
     forecast = _forecast(job, stage, len(to_score), 1)
     for done, split in enumerate(to_score, 1):
         own_checkpoints = rows.keeping_apart(f"{split:05d}")
         evaluated = evaluate_regressions if job.config.dataset.predicts else evaluate_parts
         for record in evaluated(own_checkpoints, splits.only(split), request):
-            records.write({**record, **passes.take()})
+            records.write({**record, **job.passes.take()})
         forecast(done)
 
 
@@ -210,7 +210,7 @@ def _score_direct(job: Job, request: EvaluationRequest, records: SplitRecords, m
     replace(job.tasks(stage), progress=tell).run(task, spans, operator.add, "split", kept=False)
 
 
-def _rows_in_memory(dataset: Dataset, splits: Splits, key: str) -> tuple[LabelledRows, dict[str, Any]]:
+def _rows_in_memory(dataset: Dataset, splits: Splits, key: str) -> tuple[Batch, dict[str, Any]]:
     """Return all rows of a data set, which every process reads once, and the pass and bytes that were read for this."""
     with _reading:
         if key in _rows:
@@ -221,7 +221,7 @@ def _rows_in_memory(dataset: Dataset, splits: Splits, key: str) -> tuple[Labelle
 
 
 _reading = threading.Lock()
-_rows: dict[str, LabelledRows] = {}
+_rows: dict[str, Batch] = {}
 
 
 def _evaluate_split(

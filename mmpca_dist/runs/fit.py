@@ -10,17 +10,25 @@ from typing import Any, cast
 import numpy as np
 
 from mmpca_dist.configuration.schema import RunConfig, as_config
-from mmpca_dist.errors import InputError, some_names
+from mmpca_dist.errors import InputError, NoComponentsError, some_names
 from mmpca_dist.evaluation.component_rule import RULE, one_standard_error
 from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.splits import PartSizes, fold_sizes
 from mmpca_dist.evaluation.tables import REGRESSION, Cell, ErrorTable
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.events import Callback, told
-from mmpca_dist.jobs.finished_runs import STATISTICS, save_model, statistics_of
+from mmpca_dist.jobs.finished_runs import save_model, statistics_of, without_components
 from mmpca_dist.jobs.first_stages import COUNT, look_ahead, map_stages, planned, request_of, resources_of
-from mmpca_dist.jobs.job import Job, PassCounter, Stage, measured, open_job, run_stage
-from mmpca_dist.jobs.notes import dominant_columns_of, leakage_note, method_notes, note_ahead, plural, shared_notes
+from mmpca_dist.jobs.job import Job, Stage, open_job, run_stage
+from mmpca_dist.jobs.notes import (
+    dominant_columns_of,
+    leakage_note,
+    method_notes,
+    note_ahead,
+    plural,
+    shared_notes,
+    small_share_note,
+)
 from mmpca_dist.jobs.run_needs import SEARCH, SWEEP, SharedPass, run_needs
 from mmpca_dist.jobs.stored_arrays import save_statistics
 from mmpca_dist.limits import COMPONENT_COUNTS, LIMITS
@@ -41,7 +49,7 @@ NUMBERS = "give n_components as numbers"
 
 def _choose(job: Job) -> records.ChoiceRecord:
     label = REGRESSION if job.config.dataset.predicts else job.config.evaluation.judge.label
-    with evaluation_scores.rows_released(job), measured(job) as peak:
+    with evaluation_scores.rows_released(job):
         record = evaluation_scores.score_splits(_in_folds(job), "choose")
     n_folds = record["n_splits"]
     splits = evaluation_scores.SplitRecords(job.run.path("splits"), job.key).read(n_folds)
@@ -51,7 +59,6 @@ def _choose(job: Job) -> records.ChoiceRecord:
     methods = {m: _choice([cell for cell in cells if cell.method == m], how, most) for m in job.config.labels}
     return {
         **record,
-        "memory": peak(),
         "rule": RULE,
         "classifier": label,
         "folds": n_folds,
@@ -109,15 +116,14 @@ def choice_request(job: Job) -> EvaluationRequest | None:
     folds = _in_folds(job)
     parts = folds.splits if splits == "groups" else _stratified(job)
     dataset = job.dataset
-    merged = evaluation_scores.moments_suffice(dataset, parts, job.config)
-    if merged is None:
+    if evaluation_scores.moments_suffice(dataset, parts, job.config) is None:
         raise InputError(
             f"n_components: auto is not possible for {dataset.uri}: it is larger than the "
             f"{LIMITS.direct_bytes >> 20} MiB that are taken into memory, and sparse rows, fewer rows than columns, "
             "solvers in passes and fits by sweeps need the rows themselves, fold by fold. Choose on a part of the "
             f"rows, or {NUMBERS}."
         )
-    return evaluation_scores.evaluation_request(folds, parts, merged=merged)
+    return evaluation_scores.evaluation_request(folds, parts)
 
 
 def _stratified(job: Job) -> PartSizes:
@@ -135,33 +141,30 @@ def _stratified(job: Job) -> PartSizes:
     return PartSizes(counts=fold_sizes(census.sizes, folds)[None], held_out=tuple(range(folds)))
 
 
-CHOOSE = Stage(records.CHOOSE, "Choose how many components", _choose)
+CHOOSE = Stage(records.CHOOSE, "Choose how many components", _choose, measured=True)
 
 
 def _reduce(job: Job) -> records.ReduceRecord:
-    config, passes = job.config, PassCounter(job, "reduce")
+    config = job.config
     solver = replace(config.solver.options(), kind=job.results.of(records.PLAN)["choice"]["kind"])
     # Moments of tall rows are stored as they are, and standardised as they are loaded.
     kept_raw = solver.kind == "dense"
     needs, standardize = config.needs(job.largest), config.standardizes and not kept_raw
-    with measured(job) as peak:
-        rows = job.rows("reduce", passes)  # whose tasks tell their memory to what measures it
-        statistics = class_statistics(
-            rows,
-            needs,
-            solver,
-            precision=config.precision,
-            standardize=standardize,
-            class_weight=config.class_weight,
-        )
-    save_statistics(job.run.path(STATISTICS), statistics)
-    return {"passes": passes.names, "bytes": passes.n_bytes, "memory": peak(), "outputs": [f"{STATISTICS}/zarr.json"]}
+    statistics = class_statistics(
+        job.rows("reduce"),
+        needs,
+        solver,
+        precision=config.precision,
+        standardize=standardize,
+        class_weight=config.class_weight,
+    )
+    job.check_lease(now=True)
+    return {"outputs": save_statistics(job.run, statistics)}
 
 
 def _search_or_sweep(need: SharedPass, job: Job) -> records.PassesRecord:
     """Find the nearest rows of other classes, or fit by sweeps over the rows, and keep the result."""
-    stage, passes, resources = need.stage, PassCounter(job, need.stage), resources_of(job.config, job.run.uri)
-    size = job.sizes(need.method.label)[-1]
+    stage, resources, size = need.stage, resources_of(job.config, job.run.uri), job.sizes(need.method.label)[-1]
     if isinstance(need.need, Search):
         fits = search_in_memory(job.dataset, resources)
     else:
@@ -170,8 +173,8 @@ def _search_or_sweep(need: SharedPass, job: Job) -> records.PassesRecord:
     in_memory = job.scheduler.in_process and fits
     tables = open_scratch(in_memory, job.run.path("scratch", stage, "tables"), resumable=job.resumable)
     proved: dict[str, Any] = {}
-    with measured(job) as peak, tables as scratch:
-        rows = job.rows(stage, passes)
+    with tables as scratch:
+        rows = job.rows(stage)
         if isinstance(need.need, Search):
             statistics, solver = statistics_of(job.run, as_asked=True), job.config.solver.options()
             rows = weighted_by_class(rows, job.config.class_weight)
@@ -181,9 +184,9 @@ def _search_or_sweep(need: SharedPass, job: Job) -> records.PassesRecord:
         else:
             statistics = with_sweeps(_statistics(job, before=need.number), rows, need.need, [size], scratch)
             result = statistics.fits[need.need, size]
+    job.check_lease(now=True)
     need.save(job.run, result)
-    measures = {"passes": passes.over_rows, "bytes": passes.n_bytes, "memory": peak(), "outputs": [need.path]}
-    return cast(records.PassesRecord, {**measures, **proved})
+    return cast(records.PassesRecord, {"outputs": [need.path], **proved})
 
 
 def _statistics(job: Job, before: int | None = None) -> Statistics:
@@ -201,22 +204,35 @@ def _statistics(job: Job, before: int | None = None) -> Statistics:
 def _solve(job: Job) -> records.SolveRecord:
     config = job.config
     statistics = _statistics(job)
+    job.check_lease(now=True)
     models: dict[str, records.ModelRecord] = {}
     notes: list[str] = []
+    refused: InputError | None = None
     for number, section in enumerate(config.methods):
         method, size = section.label, job.sizes(section.label)[-1]
-        reducer = config.reducer(method, size).fit_statistics(statistics, at_most=True)
-        models[method] = save_model(job.run, method, reducer)
-        notes += method_notes(section, reducer, size, statistics.precision)
+        try:
+            reducer = config.reducer(method, size).fit_statistics(statistics, at_most=True)
+        except InputError as error:
+            refused = refused or (None if isinstance(error, NoComponentsError) else error)
+            models[method] = without_components(str(error))
+            notes.append(f"{section.title} has no components: {error}")
+        else:
+            models[method] = save_model(job.run, method, reducer)
+            notes += method_notes(section, reducer, size, statistics.precision)
         job.callback.on_progress("solve", number + 1, len(config.methods))
+    solved = [method for method, model in models.items() if model["n_components"]]
+    if refused is not None and not solved:
+        raise refused
     record: records.SolveRecord = {
         "models": models,
         "precision": statistics.precision,
         "dominant_columns": dominant_columns_of(config, statistics),
         "notes": notes,
-        "outputs": [f"model/{method}.zarr/zarr.json" for method in models],
+        "outputs": [f"model/{method}.zarr/zarr.json" for method in solved],
     }
-    notes += leakage_note(statistics, job.results.of(records.COUNT)["feature_names"])
+    count = job.results.of(records.COUNT)
+    notes += small_share_note(statistics)
+    notes += leakage_note(statistics, count["feature_names"], count["notes"])
     notes += shared_notes(config, records.Results({**job.results, records.SOLVE: record}))
     for note in notes:
         job.callback.on_note(note)
@@ -227,11 +243,12 @@ def _report(job: Job) -> records.ReportRecord:
     from mmpca_dist.report.method_results import SolvedRun
     from mmpca_dist.report.run_page import write_report
 
-    return write_report(SolvedRun(job.run, job.config, job.inputs.table, job.results))
+    record = write_report(SolvedRun(job.run, job.config, job.inputs.table, job.results))
+    return {**record, "carried": job.config.report.columns}
 
 
 PLAN = Stage(records.PLAN, "Plan", lambda job: planned(job, plan_of(job)))
-REDUCE = Stage(records.REDUCE, "Reduce rows to moments", _reduce)
+REDUCE = Stage(records.REDUCE, "Reduce rows to moments", _reduce, measured=True)
 SOLVE = Stage(records.SOLVE, "Solve for components", _solve)
 REPORT = Stage(records.REPORT, "Write the report", _report)
 
@@ -241,20 +258,17 @@ def stages_of(config: RunConfig) -> list[Stage]:
     choose = [CHOOSE] if config.chooses else []
     found = "Find nearest rows of other classes"
     needs = [
-        *(Stage(one.stage, found + f" for {one.method.title}" * (not one.alone), partial(_search_or_sweep, one))
-          for one in run_needs(config, SEARCH)),
-        *(Stage(one.stage, f"Fit {one.method.title} by sweeps", partial(_search_or_sweep, one))
-          for one in run_needs(config, SWEEP)),
-    ]  # fmt: skip
-    return [COUNT, PLAN, *map_stages(config), *choose, REDUCE, *needs, SOLVE, PROJECT, REPORT]
+        *((one, found + f" for {one.method.title}" * (not one.alone)) for one in run_needs(config, SEARCH)),
+        *((one, f"Fit {one.method.title} by sweeps") for one in run_needs(config, SWEEP)),
+    ]
+    of_needs = [Stage(one.stage, title, partial(_search_or_sweep, one), measured=True) for one, title in needs]
+    return [COUNT, PLAN, *map_stages(config), *choose, REDUCE, *of_needs, SOLVE, PROJECT, REPORT]
 
 
 def plan_of(job: Job) -> Plan:
     """Return the plan of a run, with its row maps."""
-    request = request_of(job)
-    plan = plan_run(job.dataset, job.spans, request, choice_request(job))
-    plan = with_row_maps(plan, job.dataset, job.spans, request.resources)
-    return replace(plan, note=note_ahead(job.config, job.dataset))
+    plan = plan_run(job.dataset, job.spans, request_of(job), choice_request(job))
+    return replace(with_row_maps(plan, job.dataset, job.spans), note=note_ahead(job.config, job.dataset))
 
 
 def preview(config: RunConfig, callback: Callback | None = None) -> Plan:

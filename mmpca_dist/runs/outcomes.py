@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mmpca_dist.configuration.method_section import MethodSection
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import AbsentError, InputError
+from mmpca_dist.evaluation.tables import REGRESSION
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.jobs.finished_runs import finished, load_model, open_projected, open_run
+from mmpca_dist.jobs.finished_runs import finished, load_model, open_projected, open_run, solved_methods
 from mmpca_dist.jobs.notes import summaries
 from mmpca_dist.jobs.object_records import AGAIN, read_recorded
 from mmpca_dist.jobs.records import CompareRecord, ReportRecord, Results, StageName
@@ -51,11 +52,9 @@ def report_of(output: str) -> ReportRecord | None:
 def components_and_legend(output: str) -> tuple[list[dict[str, str]], str]:
     """Return the table of components, as texts, and what its columns mean for the methods in it."""
     run, rows, several = open_run(output), [], []
-    for label in run.config.labels:
-        model = load_model(run.uri, label)
-        row = _figures(label, model)
+    for row, model in _all_figures(run):
         rows.append({name: _text(row[name], WRITTEN.get(name, "")) for name in row})
-        several += [label] * (_n_models(model) > 1)
+        several += [str(row["method"])] * (model is not None and _n_models(model) > 1)
     return rows, _legend(run.config.methods, any(row["residual"] == "-" for row in rows), several)
 
 
@@ -80,6 +79,15 @@ def _legend(sections: Sequence[MethodSection], lacks_residuals: bool, several: l
         + (f" {', '.join(several)}: a model for each class, with so many components and on average that share; "
            "the leading values are those of the first class." if several else "")
     )  # fmt: skip
+
+
+def _all_figures(run: RunDirectory) -> Iterator[tuple[dict[str, Any], MomentReducer | None]]:
+    """Yield the figures of each method of a run, and its model; None where it has no components."""
+    solved = solved_methods(run, run.config.labels)
+    for label in run.config.labels:
+        model = load_model(run.uri, label) if label in solved else None
+        none = {"method": label, "components": 0, "share": np.nan, "residual": np.nan, "leading eigenvalues": ""}
+        yield none if model is None else _figures(label, model), model
 
 
 def _figures(method: str, model: MomentReducer) -> dict[str, Any]:
@@ -192,8 +200,7 @@ class FinishedRun(Reported):
     def methods(self) -> pd.DataFrame:
         """The table that ``mmpca show`` prints, with numbers: a row for each method."""
         run = open_run(self.folder)
-        rows = [_figures(label, load_model(run.uri, label)) for label in run.config.labels]
-        return pd.DataFrame(rows).set_index("method")
+        return pd.DataFrame([row for row, _ in _all_figures(run)]).set_index("method")
 
     _table = methods
 
@@ -237,8 +244,15 @@ class FinishedEvaluation(Reported):
 
     @property
     def errors(self) -> pd.DataFrame:
-        """Mean errors in percent, the lowest first: a row for each method, number of components and classifier."""
-        return self._lines("cells").sort_values(["mean", "used"], kind="stable", ignore_index=True)
+        """Mean errors in percent, the lowest first: a row for each method, number of components and classifier.
+
+        For numbers to predict also ``r2`` and ``rmse``, means over the splits.
+        """
+        lines, keys = self._lines("cells"), ["method", "n_components", "classifier"]
+        if REGRESSION in lines["classifier"].to_numpy():
+            splits = self._lines("errors", "split").groupby(keys, sort=False)[["r2", "rmse"]].mean()
+            lines = lines.join(splits, on=keys)
+        return lines.sort_values(["mean", "used"], kind="stable", ignore_index=True)
 
     def _lines(self, name: str, *keys: str) -> pd.DataFrame:
         """Return a stored table; all columns, which are the same for each number asked for, are in it once."""
@@ -250,11 +264,11 @@ class FinishedEvaluation(Reported):
     def classes(self) -> pd.DataFrame:
         """Mean errors in percent of the rows of each class: a row for each row of ``errors`` and class.
 
-        ``rows`` are held out, in all splits together. Raises InputError where errors are not counted by class: with
+        ``rows`` are held out, in all splits together. Raises AttributeError where errors are not counted by class: with
         more than 50 classes, and for numbers to predict.
         """
         if "tables/classes.parquet" not in comparison(self.folder)["outputs"]:
-            raise InputError(f"{self.folder} has no errors by class: classes are too many, or numbers are predicted.")
+            raise AbsentError(f"{self.folder} has no errors by class: classes are too many, or numbers are predicted.")
         return self._lines("classes", "class")
 
     _caption = "<p>Mean errors in percent:</p>"

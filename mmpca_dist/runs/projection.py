@@ -7,39 +7,42 @@ import io
 import operator
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 import zarr
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from mmpca_dist.errors import InputError, instead_of
+from mmpca_dist.ingest.to_parquet import write_tables
 from mmpca_dist.jobs import records
-from mmpca_dist.jobs.finished_runs import load_model
-from mmpca_dist.jobs.job import Job, Stage, measured
+from mmpca_dist.jobs.finished_runs import load_model, solved_methods
+from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.object_records import GROUP
 from mmpca_dist.methods.base.transform import projected
 from mmpca_dist.passes.schedulers import OnRows
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.passes.units import read_batches
+from mmpca_dist.passes.units import BLOCK_ROWS, read_batches
 from mmpca_dist.planning.passes import output_chunk_rows
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.widened_rows import filled_rows
 from mmpca_dist.stores import storage, zarr_stores
+from mmpca_dist.stores.zarr_stores import CHECKED
 from mmpca_dist.tables.batch import Batch, refuse_not_finite
 from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.levels import is_text
 from mmpca_dist.tables.readers.zarr_groups import ROWS
 from mmpca_dist.tables.side_columns import KeptColumns, too_many
 from mmpca_dist.tables.spans import Span, chunk_edges, spans_of
 
-CHECKED: dict[str, Any] = {"compressors": [zarr.codecs.Crc32cCodec()], "config": {"write_empty_chunks": True}}
-"""Every chunk is stored, as it is, with a checksum."""
 TEXT = CHECKED | {"compressors": [zarr.codecs.ZstdCodec(checksum=True)]}
 """Strings of any length are bytes only after they are encoded, and may be compressed then."""
 ROW, LABEL = "row", "label"
@@ -52,6 +55,8 @@ WRITERS: dict[str, Callable[[Any, pa.Schema], Any]] = {
     "csv": pyarrow.csv.CSVWriter,
     "arrow": pa.ipc.new_file,
 }  # fmt: skip
+FORMULA = "^(\\s*[=+@\uff1d\uff0b\uff20\uff0d-]|[\t\r\n])"
+"""The beginnings of text that spreadsheets compute, letters of the wide forms among them."""
 FORMATS = ("zarr", *WRITERS)
 
 
@@ -81,6 +86,8 @@ class RowTable:
     methods: tuple[str, ...]
     columns: tuple[str, ...]
     """Names of all components."""
+    quotes: bool = False
+    """Whether an apostrophe stands before text in CSV that a spreadsheet takes for a formula."""
 
     def output(self, folder: str) -> str:
         """Return the address as records name it: by path below ``folder``, a Zarr group by its metadata."""
@@ -114,8 +121,10 @@ class RowTable:
         for name, own in self.named(kept.types).items():
             kind = kept.types[name]
             whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
-            number = np.float64 if whole and kept.has_gaps(name) else kind.to_pandas_dtype()
-            kinds[own] = number if whole or pa.types.is_floating(kind) else str
+            is_number = whole or pa.types.is_floating(kind)
+            kinds[own] = (
+                str if not is_number else np.float64 if whole and kept.has_gaps(name) else kind.to_pandas_dtype()
+            )
         with storage.explained(self.uri, "write"):
             zarr.create_array(
                 zarr_stores.zarr_location(storage.join(self.uri, "X")), shape=(n_rows, width),
@@ -145,7 +154,9 @@ class RowTable:
             columns = {ROW: pa.array(numbers), **{names[name]: column for name, column in kept.items()}}
             columns |= {} if labels is None else {LABEL: pa.array(labels.tolist())}
             columns |= dict(zip(self.columns, map(pa.array, np.ascontiguousarray(rows.T)), strict=True))
-            data = b"".join(encoded([pa.table(columns)], self.format))
+            file = io.BytesIO()
+            write_tables(file, [_quoted(pa.table(columns), self.format, self.quotes)], WRITERS[self.format])
+            data = file.getvalue()
             uri = storage.join(self.uri, f"part-{part[0]:06d}.{self.format}")
             storage.write_bytes(uri, data)
         return Written(len(data), ((uri, (len(data), storage.checksum(data))),))
@@ -161,39 +172,24 @@ class RowTable:
             zarr_stores.open_group(self.uri, "a").attrs.update(attributes)
 
 
-class _Pieces(io.BytesIO):
-    """A file that is taken piece by piece."""
-
-    taken = 0
-
-    def tell(self) -> int:
-        return self.taken + super().tell()
-
-    def take(self) -> bytes:
-        data = self.getvalue()
-        self.taken += len(data)
-        self.seek(0)
-        self.truncate()
-        return data
-
-
-def join_parts(folder: str, uri: str, format: str) -> None:
+def join_parts(folder: str, uri: str, format: str, quotes: bool) -> None:
     """Write all parts in a folder, which are Arrow, as one file in a format; it is there once it is whole."""
     parts = (storage.join(folder, name) for name in sorted(storage.names_in(folder)))
     tables = (pa.ipc.open_file(pa.py_buffer(storage.read_bytes(part))).read_all() for part in parts)
-    storage.write_pieces(uri, encoded(tables, format))
+    with storage.writing(uri) as file:
+        write_tables(file, (_quoted(table, format, quotes) for table in tables), WRITERS[format])
 
 
-def encoded(tables: Iterable[pa.Table], format: str) -> Iterator[bytes]:
-    """Yield a file in a format piece by piece: at least one for each table, all of the same columns."""
-    pieces, writer = _Pieces(), None
-    for table in tables:
-        writer = writer or WRITERS[format](pieces, table.schema)
-        writer.write_table(table)
-        yield pieces.take()
-    if writer is not None:
-        writer.close()
-    yield pieces.take()
+def _quoted(table: pa.Table, format: str, quotes: bool) -> pa.Table:
+    """Return a table in which, for CSV and if this ``quotes``, an apostrophe stands before each formula."""
+    if format != "csv" or not quotes:
+        return table
+    names = pc.replace_substring_regex(pa.array(table.column_names, pa.string()), FORMULA, r"'\0").to_pylist()
+    columns = [
+        pc.replace_substring_regex(column.cast(pa.large_string()), FORMULA, r"'\0") if is_text(column.type) else column
+        for column in table.columns
+    ]
+    return pa.table(columns, names=names)
 
 
 def _as_array(column: Any, dtype: Any, name: str) -> NDArray:
@@ -280,24 +276,32 @@ class _Projection:
         dtype = self.projectors[0].matrix.dtype
         groups = ([one for one in self.projectors if (one.mean is None) == uncentred] for uncentred in (True, False))
         joined = [(group, self._joined(group, dataset.sparse)) for group in groups if group]
-        for batch in read_batches(dataset, span, sparse=dataset.sparse):
+        for batch in read_batches(dataset, span, sparse=dataset.sparse, by_blocks=True):
             labels = _outcomes(batch) if dataset.has_labels else None
             kept = self.kept.read(batch.rows)
+            reduced = [np.empty((len(batch), matrix.shape[1]), dtype) for _, (matrix, _) in joined]
+            for block in batch.blocks(BLOCK_ROWS):
+                for (group, matrix), Z in zip(joined, reduced, strict=True):
+                    Z[block.start - batch.start :][: len(block)] = self._reduced(block, group, *matrix)
             by_method: dict[str, NDArray] = {}
-            for group, (matrix, offset) in joined:
-                with np.errstate(invalid="ignore", over="ignore"):
-                    reduced = projected(batch.X, matrix, group[0].mean, dtype, offset)
-                    if dataset.sparse and group[0].adjustment is not None:  # dense rows come without
-                        reduced -= group[0].adjustment.explained(batch.roles["covariates"], matrix)
-                if not np.isfinite(reduced).all():
-                    self._refuse(batch)
+            for (group, _), Z in zip(joined, reduced, strict=True):
                 ends = np.cumsum([projector.matrix.shape[1] for projector in group])
-                by_method |= {one.name: Z for one, Z in zip(group, np.split(reduced, ends[:-1], axis=1), strict=True)}
+                by_method |= {one.name: own for one, own in zip(group, np.split(Z, ends[:-1], axis=1), strict=True)}
             part = batch.start // self.chunk_rows, self.token
             for table in self.tables:
                 rows = np.concatenate([by_method[method] for method in table.methods], axis=1)
                 written += table.write(part, rows, batch.rows, kept, labels, batch.start)
         return written
+
+    def _reduced(self, block: Batch, group: list[Projector], matrix: NDArray, offset: NDArray | None) -> NDArray:
+        """Return the rows of a block as projectors reduce them, whose matrices are side by side."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            Z = projected(block.X, matrix, group[0].mean, self.projectors[0].matrix.dtype, offset)
+            if issparse(block.X) and group[0].adjustment is not None:  # dense rows come without
+                Z -= group[0].adjustment.explained(block.roles["covariates"], matrix)
+        if not np.isfinite(Z).all():
+            self._refuse(block)
+        return Z
 
     def _joined(self, projectors: list[Projector], sparse: bool) -> tuple[NDArray, NDArray | None]:
         """Return the matrices of methods side by side, and their offsets."""
@@ -320,7 +324,7 @@ def projectors_of(job: Job) -> list[Projector]:
     """Return how a job projects the rows, by its own models or those of another run."""
     config, fitted = job.config, job.inputs.fitted or job.run
     dtype = np.float32 if config.precision == "single" else np.float64
-    models = {method: load_model(fitted.uri, method) for method in config.projected}
+    models = {method: load_model(fitted.uri, method) for method in solved_methods(fitted, config.projected)}
     return [
         Projector(
             method,
@@ -334,8 +338,9 @@ def projectors_of(job: Job) -> list[Projector]:
 
 def tables_of(job: Job, projectors: list[Projector]) -> list[RowTable]:
     """Return where a job writes the rows: a table for each method and format."""
+    quotes = job.config.project.quote_formulas
     return [
-        RowTable(job.run.path("projected", f"{one.name}.{format}"), format, (one.name,), tuple(one.columns))
+        RowTable(job.run.path("projected", f"{one.name}.{format}"), format, (one.name,), tuple(one.columns), quotes)
         for one in projectors
         for format in dict.fromkeys(job.config.project.format)
     ]
@@ -352,18 +357,16 @@ def project(job: Job, tables_of: Callable[[Job, list[Projector]], list[RowTable]
             f"{beside:,} columns are neither features nor labels. Projected rows do not keep so many by themselves: "
             "name those to keep in project.keep."
         )
-    with measured(job) as peak:
-        rows, fills = job.dataset.unwidened, projectors[0].fills
-        if fills is not None:
-            rows = filled_rows(rows, fills, projectors[0].adjustment)
-        written = project_rows(rows, projectors, tables, job.tasks("project"), job.config.project.keep)
+    rows, fills = job.dataset.unwidened, projectors[0].fills
+    if fills is not None:
+        rows = filled_rows(rows, fills, projectors[0].adjustment)
+    written = project_rows(rows, projectors, tables, job.tasks("project"), job.config.project.keep)
     return {
         "bytes": job.dataset.n_bytes,
         "written": written.n_bytes,
-        "memory": peak(),
         "outputs": [table.output(job.run.uri) for table in tables if table.uri.startswith(f"{job.run.uri}/")],
         "objects": written.objects(job.run.uri),
     }
 
 
-PROJECT = Stage(records.PROJECT, "Project rows", project)
+PROJECT = Stage(records.PROJECT, "Project rows", project, measured=True)

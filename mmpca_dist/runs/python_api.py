@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import os
 import tempfile
+import textwrap
 import weakref
 from collections.abc import Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -21,7 +23,7 @@ from mmpca_dist.configuration.dataset_section import DatasetConfig
 from mmpca_dist.configuration.parsing import parse_model
 from mmpca_dist.configuration.schema import RunConfig, as_config, parse_config
 from mmpca_dist.configuration.sections import EvaluationConfig
-from mmpca_dist.errors import InputError, OutputError
+from mmpca_dist.errors import InputError, OutputError, instead_of
 from mmpca_dist.faults import Asker, asking
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.passes.dask_rows import whole_rows
@@ -34,10 +36,18 @@ from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.foreign import ForeignTable, as_table, labels_of
 from mmpca_dist.tables.labels import normalize_labels
+from mmpca_dist.tables.plain_arrays import is_from, plain, with_known_chunks
+from mmpca_dist.tables.readers.frames import arrow_of
 from mmpca_dist.tables.readers.memory import CSR_PARTS
 from mmpca_dist.tables.spans import default_chunk_rows
 
 USUAL = {"methods": ["pca", "m-pca0", "m-pca1a"], "n_components": "auto"}
+LABEL = "label of rows"
+"""The name of labels that are given beside rows."""
+OWN_SPLITS = (
+    "Say folds=5; splits='shares', count=10, train=0.8; splits='groups', column='patient'; splits='time', "
+    "column='day'; or splits='given', column='part'."
+)
 SECTIONS = {"evaluation": EvaluationConfig.model_fields, "dataset": DatasetConfig.model_fields}
 
 
@@ -63,7 +73,7 @@ def evaluate(
         For rows: ``methods`` (by default pca, m-pca0 and m-pca1a), ``n_components`` (by default those that are usually
         tried), other keys of the configuration, and those of its sections ``evaluation`` and ``dataset``, as messages
         write them, too: ``**{"evaluation.count": 4}``. By default columns are standardised where data frames hold text
-        and numbers.
+        and numbers. ``cv`` is a number of folds, or a splitter of scikit-learn; ``classifiers`` may be its objects.
 
     Returns
     -------
@@ -98,6 +108,9 @@ def evaluate(
         output = storage.normalize(str(here))
         content: dict[str, Any] = {**USUAL, "output": output, "evaluation": {}}
         content["dataset"] = _stored_rows(data, y, storage.join(output, "rows"))
+        for name in ("cv", "splits"):
+            if name in settings and not isinstance(settings[name], str):
+                settings |= _split_by(settings.pop(name), X=data, y=y, folder=storage.join(output, "rows"))
         for name, value in settings.items():
             section, _, key = name.rpartition(".")
             section = section or next((each for each, fields in SECTIONS.items() if name in fields), "")
@@ -175,6 +188,14 @@ def _stored_rows(X: Any, y: Any, folder: str) -> dict[str, Any]:
     Data frames in memory become Parquet, as they may hold text and gaps; ``y`` may name a column. Dask arrays become
     Zarr, piece by piece; other rows a ``.npz`` file. Raises InputError for what is no table, or is in files already.
     """
+    X, uri = plain(X, "X"), storage.join(folder, "rows")
+    own = {} if y is None else {"label": y if isinstance(y, str) else LABEL}
+    if is_from(X, "anndata") and not dask.is_dask_collection(X.X):
+        return {"uri": _write_anndata(f"{uri}.h5ad", X, labels_of(y, X), own), **own}
+    if hasattr(X, "to_delayed") and hasattr(X, "columns") and (y is None or own["label"] in X.columns):
+        _refuse_written(uri)
+        dask.compute([_write_part(part, f"{uri}/{i:06}.parquet") for i, part in enumerate(X.to_delayed())])
+        return {"uri": uri, **own}
     if isinstance(y, str) and y in getattr(X, "columns", ()):
         y, X = X[y], X[[name for name in X.columns if name != y]]
     y, table, names = labels_of(y, X), as_table(X), None
@@ -188,9 +209,9 @@ def _stored_rows(X: Any, y: Any, folder: str) -> dict[str, Any]:
     n_rows = getattr(table, "shape", (None,))[0]
     if labels is not None and isinstance(n_rows, int) and len(labels) != n_rows:
         raise InputError(f"X has {n_rows:,} rows, and y {len(labels):,} labels.")
-    buffer, uri = io.BytesIO(), storage.join(folder, "rows")
+    buffer = io.BytesIO()
     if hasattr(table, "columns"):
-        frame = table.to_arrow() if hasattr(table, "to_arrow") else pa.Table.from_pandas(table, preserve_index=False)
+        frame = arrow_of(table)
         name = next(name for name in ("label", "y", "label of rows") if name not in frame.column_names)
         frame = frame if labels is None else frame.append_column(name, pa.array(labels.tolist()))
         pq.write_table(frame, buffer)
@@ -209,6 +230,49 @@ def _stored_rows(X: Any, y: Any, folder: str) -> dict[str, Any]:
     return {"uri": f"{uri}.npz"}
 
 
+@dask.delayed
+def _write_part(part: Any, uri: str) -> None:
+    buffer = io.BytesIO()
+    pq.write_table(arrow_of(part), buffer)
+    storage.write_bytes(uri, buffer.getvalue())
+
+
+def _write_anndata(uri: str, X: Any, y: Any, own: Mapping[str, str]) -> str:
+    """Write an AnnData object with its observations, and labels beside them, and return the address."""
+    as_table(X)  # refuses one without rows in memory
+    labels = {} if LABEL not in own.values() else {LABEL: normalize_labels(dask.compute(y)[0], "y")}
+    matrix = X.X.tocsr() if issparse(X.X) else X.X
+    with tempfile.TemporaryDirectory() as here:
+        type(X)(matrix, obs=X.obs.assign(**labels), var=X.var[[]]).write_h5ad(f"{here}/rows.h5ad")
+        _keep(uri, Path(here, "rows.h5ad").read_bytes())
+    return uri
+
+
+def _split_by(cv: Any, X: Any, y: Any, folder: str) -> dict[str, Any]:
+    """Return the settings for a number of folds, or for the rows that a splitter, or pairs of row numbers, hold out.
+
+    Raises InputError where rows are not held out once each while all others train.
+    """
+    if isinstance(cv, int | np.integer):
+        return {"splits": "folds", "folds": int(cv)}
+    labels = X[y] if isinstance(y, str) and y in getattr(X, "columns", ()) else labels_of(y, X)
+    labels = np.asarray(dask.compute(labels)[0])
+    name = textwrap.shorten(repr(cv), 80)
+    with instead_of(
+        (TypeError, ValueError, IndexError), InputError, f"{name} splits no rows ({{reason}}). {OWN_SPLITS}"
+    ):
+        pairs = list(cv.split(np.zeros((len(labels), 1)), labels) if hasattr(cv, "split") else cv)
+        pairs = [[np.arange(len(labels))[rows] for rows in pair] for pair in pairs]  # of masks, too
+    rows = np.concatenate([test for _, test in pairs])
+    whole = all(len(train) + len(test) == len(labels) for train, test in pairs)
+    if not whole or not np.array_equal(np.sort(rows), np.arange(len(labels))):
+        raise InputError(f"{name} does not hold out each row once while all others train. {OWN_SPLITS}")
+    buffer, uri = io.BytesIO(), storage.join(folder, "parts.npy")
+    np.save(buffer, np.repeat(np.arange(len(pairs)), [len(test) for _, test in pairs])[np.argsort(rows)])
+    _keep(uri, buffer.getvalue())
+    return {"splits": "given", "column": uri}
+
+
 def _keep(uri: str, content: bytes) -> None:
     """Write a file, or leave it where it holds the same."""
     if not storage.exists(uri):
@@ -217,10 +281,14 @@ def _keep(uri: str, content: bytes) -> None:
         raise OutputError(f"{uri} holds other rows, of an earlier call. Name another folder.")
 
 
-def _write_zarr(uri: str, X: da.Array, y: dict[str, Any], names: Any) -> None:
+def _refuse_written(uri: str) -> None:
     if storage.exists(uri):
         raise OutputError(f"{uri} holds the rows of an earlier call. Name another folder.")
-    X = whole_rows(X.compute_chunk_sizes() if np.isnan(X.shape[0]) else X)
+
+
+def _write_zarr(uri: str, X: da.Array, y: dict[str, Any], names: Any) -> None:
+    _refuse_written(uri)
+    X = whole_rows(with_known_chunks(X, "X"))
     X = X.rechunk((default_chunk_rows(X.shape[1] * X.dtype.itemsize), -1))
     group = zarr_stores.open_group(uri, "a")
     for name, values in {"X": X, **{name: da.from_array(labels, -1) for name, labels in y.items()}}.items():

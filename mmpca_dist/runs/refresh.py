@@ -13,7 +13,7 @@ import numpy as np
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.configuration.sections import Section, setting
 from mmpca_dist.errors import AccessError, MmpcaError, OutputError
-from mmpca_dist.faults import showing
+from mmpca_dist.faults import Fault, render, showing
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import compute_on, open_scheduler, refuse_private
 from mmpca_dist.jobs.counted import Counted
@@ -76,7 +76,7 @@ def refresh(config: RefreshConfig, callbacks: list[Callback] | None = None, clie
     """
     begin, callback = time.perf_counter(), told(callbacks)
     job = _RefreshJob(config, callback)
-    with held(job.output.uri, callback.on_note) as job.lease:
+    with held(job.output.uri, callback.on_note) as job.lease, job.lease.cleared(job.output.discard_removed):
         job.data_sets = refresh_inputs.data_sets_of(job.current)
         new = refresh_inputs.new_arrivals(refresh_inputs.arrivals(config.new), job.data_sets)
         if new:
@@ -163,7 +163,7 @@ class _RefreshJob:
             scheduler = stack.enter_context(opened)
             tables = self._count_all(datasets, scheduler)
             self._plan(tables, self.config.model_copy(update={"compute": compute}))
-            key = self.output.begin(self.config, self.origin, self.base.uri)
+            key = self.output.begin(self.config, self.origin, self.base.uri, self.callback.on_note)
             try:
                 for arrival, rows, watch in zip(new, tables, watches, strict=True):
                     self._merge(arrival, rows, watch, key, scheduler)
@@ -177,7 +177,7 @@ class _RefreshJob:
     def _open(self, arrival: refresh_inputs.Arrival) -> Dataset:
         section, request = self.base.config.dataset, self.request
         label = None if section.uri.endswith(".npy") else section.outcome  # a file of labels is for those rows only
-        uri = readable_rows(arrival.uri, self.output.top.uri, self.callback)
+        uri = readable_rows(arrival.uri, self.output.top.uri, section, self.callback, fitted=self.count.of_text)
         with showing({uri: arrival.uri}):
             rows = self.count.open_like(
                 uri, section, features=request.features or section.features, label=request.label or label, fits=True,
@@ -200,7 +200,7 @@ class _RefreshJob:
             if new:
                 listed = ", ".join([*new[:5], "..."] if len(new) > 5 else new)
                 what = f"the class {listed}" if len(new) == 1 else f"{len(new)} classes ({listed})"
-                self.callback.on_note(f"{dataset.uri} brings {what}, not seen before.")
+                self.callback.on_note(render([Fault(f"{dataset.uri} brings {what}, not seen before.")]))
             classes = union
             tables.append(Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler))
             self.callback.on_progress("count", number, len(datasets))
@@ -239,7 +239,7 @@ class _RefreshJob:
         job = Job(inputs, run_key, scheduler, self.callback, self.lease, watch)
         job.census = rows.census
         merge = partial(refresh_inputs.merge_rows, before, arrival, data_sets)
-        run_stage(job, Stage(records.REDUCE, f"Take up {arrival.name}", merge))
+        run_stage(job, Stage(records.REDUCE, f"Take up {arrival.name}", merge, measured=True))
         self.lease.check()
         storage.remove(run.path("scratch"))
         self.output.take(number, key)

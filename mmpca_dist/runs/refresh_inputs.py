@@ -15,25 +15,26 @@ from mmpca_dist.configuration.dataset_section import located
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError, MmpcaError
+from mmpca_dist.faults import Fault, render
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.jobs.finished_runs import STATISTICS, finished, statistics_of
+from mmpca_dist.jobs.finished_runs import finished, statistics_of
 from mmpca_dist.jobs.inputs import Inputs
-from mmpca_dist.jobs.job import Job, measured
-from mmpca_dist.jobs.object_records import objects_in, open_arrays, recorded
+from mmpca_dist.jobs.job import Job
+from mmpca_dist.jobs.object_records import open_arrays, recorded
 from mmpca_dist.jobs.records import CHOOSE, COUNT, MAPS, REDUCE, ChoiceRecord, MapsRecord, ReduceRecord
-from mmpca_dist.jobs.stored_arrays import save_fits, save_statistics
+from mmpca_dist.jobs.stored_arrays import STATISTICS, save_fits, save_statistics
 from mmpca_dist.passes.census import notes_on_labels
+from mmpca_dist.statistics.from_rows import take_moments
 from mmpca_dist.statistics.moments import ClassMoments, merge_classes
-from mmpca_dist.statistics.moments_pass import take_moments
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.widened_rows import widened_as
 from mmpca_dist.statistics.working_statistics import ColumnStatistics, tall_statistics
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import canonical
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.readers.formats import FORMATS, TEXT
+from mmpca_dist.tables.readers.formats import FORMATS, TEXT, ZARR
 from mmpca_dist.tables.readers.npy_folder import holds_npy
-from mmpca_dist.tables.readers.parquet_folders import ZARR, has_log, holds_parquet
+from mmpca_dist.tables.readers.parquet_folders import has_log, holds_parquet
 from mmpca_dist.tables.row_maps.specification import Arrays
 
 
@@ -55,7 +56,7 @@ def arrivals(uri: str) -> list[Arrival]:
     storage.require(uri)
     texts = (suffix for suffix in TEXT.suffixes if not suffix.startswith(".txt"))  # which may be about the data sets
     suffixes = (*texts, *(suffix for format in FORMATS.values() if format.alone for suffix in format.suffixes))
-    if uri.endswith(suffixes) or not fs.isdir(path):
+    if uri.lower().endswith(suffixes) or not fs.isdir(path):
         return [_arrival(uri)]
     names = storage.names_in(uri)
     if ZARR.intersection(names) or has_log(uri, names) or holds_npy(uri, names):
@@ -63,7 +64,7 @@ def arrivals(uri: str) -> list[Arrival]:
     within = [
         name
         for name in names
-        if (name.endswith(suffixes) and not name.startswith("."))
+        if (name.lower().endswith(suffixes) and not name.startswith("."))
         or ("." not in name and holds_npy(folder := storage.join(uri, name), storage.names_in(folder)))
     ]
     if not within and holds_parquet(uri, names):
@@ -159,13 +160,12 @@ def merge_rows(before: RunDirectory, arrival: Arrival, data_sets: list[dict[str,
     """Take the moments of a data set in one pass, merge them with the statistics ``before``, and return the record."""
     precision = job.config.precision
     job.callback.on_pass("reduce", arrival.name)
-    with measured(job) as peak:
-        stored = statistics_of(before)
-        assert isinstance(stored, ColumnStatistics)  # noqa: S101  (``refreshable_config`` refuses other runs)
-        rows = job.rows("reduce")
-        rows = replace(rows, dataset=widened_as(rows.dataset, stored.unadjusted.widening))
-        weights = np.ones((1, len(rows.census.classes))) if is_pooled(before) else None
-        new, _ = take_moments(rows, precision=precision, weights=weights)
+    stored = statistics_of(before)
+    assert isinstance(stored, ColumnStatistics)  # noqa: S101  (``refreshable_config`` refuses other runs)
+    rows = job.rows("reduce")  # whose pass is told already, by the name of the data set
+    rows = replace(rows, dataset=widened_as(rows.dataset, stored.unadjusted.widening), on_pass=None)
+    weights = np.ones((1, len(rows.census.classes))) if is_pooled(before) else None
+    new, _ = take_moments(rows, precision=precision, weights=weights)
     *others, added = data_sets
     if "moments" not in others[0]:  # of the run itself
         others[0] = {**others[0], "moments": _identifying(stored.unadjusted)}
@@ -175,13 +175,11 @@ def merge_rows(before: RunDirectory, arrival: Arrival, data_sets: list[dict[str,
         job.callback.on_note(note)
     with single_blas_thread():
         moments = merge_classes(stored.unadjusted, new, arrival.uri)
-    save_statistics(job.run.path("statistics.zarr"), tall_statistics(moments, precision=precision))
     return {
         "taken": [*others, added],
         "passes": ["moments"],
         "bytes": rows.dataset.n_bytes,
-        "memory": peak(),
-        "outputs": ["statistics.zarr/zarr.json"],
+        "outputs": save_statistics(job.run, tall_statistics(moments, precision=precision)),
     }
 
 
@@ -210,7 +208,7 @@ def is_pooled(run: RunDirectory) -> bool:
 
 def _arrays_of(run: RunDirectory) -> Collection[str]:
     """Return the names of the arrays of a run's statistics, all of which are there."""
-    return open_arrays(run.path(STATISTICS), objects_in(finished(run, REDUCE), STATISTICS))
+    return open_arrays(run.uri, finished(run, REDUCE), STATISTICS)
 
 
 def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[str, str]]:
@@ -286,4 +284,4 @@ def maps_record(before: RunDirectory, run: RunDirectory, fits: Sequence[Arrays])
 def notes_on(dataset: Dataset) -> list[str]:
     """Return what must be known of a data set that is taken up."""
     own = [] if dataset.stored.note is None else [dataset.stored.note]
-    return [*notes_on_labels(dataset, f" of {dataset.uri}"), *own]
+    return [render([Fault(note)]) for note in [*notes_on_labels(dataset, f" of {dataset.uri}"), *own]]

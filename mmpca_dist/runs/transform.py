@@ -12,14 +12,16 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BeforeValidator
 
+from mmpca_dist.configuration.dataset_section import DatasetConfig
 from mmpca_dist.errors import AccessError, ColumnError, InputError, OutputError
 from mmpca_dist.faults import Fault, render, showing
-from mmpca_dist.ingest.csv import CSV_SUFFIXES, CsvRows
+from mmpca_dist.ingest.csv import CsvRows
+from mmpca_dist.ingest.row_source import Selection
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import refuse_private
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback, told
-from mmpca_dist.jobs.finished_runs import counted, finished, fits_of, open_run, require_method
+from mmpca_dist.jobs.finished_runs import counted, finished, fits_of, open_run, require_method, solved_methods
 from mmpca_dist.jobs.first_stages import planned, resources_of
 from mmpca_dist.jobs.inputs import Inputs, readable_rows
 from mmpca_dist.jobs.job import Job, Stage, claimable, open_inputs, run_stage
@@ -31,7 +33,7 @@ from mmpca_dist.stores import storage
 from mmpca_dist.tables.column_faults import MAX_LISTED
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.labels import notes_on_missing
-from mmpca_dist.tables.readers.formats import stem_of
+from mmpca_dist.tables.readers.formats import text_form
 from mmpca_dist.tables.roles import KNOWN
 from mmpca_dist.tables.side_columns import kept_columns
 
@@ -63,6 +65,9 @@ class TransformConfig(Section):
         None,
         example="species",
         description="Array or column of the labels; by default that of the run, y or label, where there is one",
+    )
+    quote_formulas: bool = setting(
+        False, example=True, description="As project.quote_formulas, which is that of the run by default"
     )
 
 
@@ -100,7 +105,7 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
                 outputs = [destination]
                 if suffix != "zarr":
                     job.check_lease()
-                    join_parts(job.run.path("projected"), destination, suffix)
+                    join_parts(job.run.path("projected"), destination, suffix, job.config.project.quote_formulas)
             manifest = {
                 "dataset": inputs.shown.get(opened, opened),
                 "rows": job.dataset.n_rows,
@@ -111,6 +116,7 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
                 "labels": job.dataset.has_labels,
                 "labels_in_part": column,
                 "seconds": record["seconds"],
+                "reused": PROJECT.name in job.reused,
             }
     if suffix is not None:
         storage.remove(job.run.uri)
@@ -203,34 +209,40 @@ def _inputs(config: TransformConfig, callback: Callback) -> Inputs:
     methods = list(dict.fromkeys(config.methods)) or fitted.labels
     for method in methods:
         require_method(run, method, fitted.labels)
+    methods = solved_methods(run, methods)
+    if not methods:
+        raise InputError(f"No method of {run.uri} has components: there is nothing to transform by.")
     refuse_private(fitted.compute, [config.dataset, config.label, destination])
     kept = folder.uri == destination
     beside = destination if kept else storage.join(folder.uri + CONVERTED, "rows")
-    source, uri = config.dataset, readable_rows(config.dataset, beside, callback, kept)
+    source = config.dataset
+    uri = readable_rows(source, beside, fitted.dataset, callback, kept, counted(run).of_text)
     config = config.model_copy(update={"dataset": uri, "features": config.features or fitted.dataset.features})
     with showing({uri: source}):
         try:
             dataset = _open(config, run)
         except ColumnError as error:
-            if not any(fault.kind == "text" for fault in error.faults):
+            if not any(fault.kind in ("text", "words") for fault in error.faults):
                 raise
-            raise _of_columns_needed(source, error) from error
+            raise _of_columns_needed(source, fitted.dataset, error) from error
+    quotes = config.quote_formulas or fitted.project.quote_formulas
     rows = {"uri": dataset.uri, "data_dir": None, "features": config.features, "label": config.label}
     settings = fitted.model_copy(
         update={
             "dataset": fitted.dataset.model_copy(update=rows),
-            "project": fitted.project.model_copy(update={"methods": methods}),
+            "project": fitted.project.model_copy(update={"methods": methods, "quote_formulas": quotes}),
             "output": folder.uri,
         }
     )
     return Inputs(settings, dataset, folder, settings, "transform", fitted=run, shown={uri: source})
 
 
-def _of_columns_needed(source: str, error: ColumnError) -> InputError:
+def _of_columns_needed(source: str, section: DatasetConfig, error: ColumnError) -> InputError:
     """Return the error for columns that the models need, and that nobody can leave out; of CSV with row and line."""
     faults = error.faults
-    if stem_of(source).endswith(CSV_SUFFIXES):
-        rows = CsvRows(storage.normalize(source), np.dtype(np.float64))
+    if text_form(storage.normalize(source)) == "csv":
+        how = Selection(unlabelled=True, missing_values=section.missing_values, decimal=section.decimal)
+        rows = CsvRows(storage.normalize(source), np.dtype(np.float64), how, typed=True)
         names = [fault.facts["name"] for fault in faults]
         faults = getattr(rows.refusal([i for i in rows.features if rows.name_of(i) in names]), "faults", faults)
     told = "; ".join(f"{fault.facts['name']!r}: {fault.text}" for fault in faults[:MAX_LISTED])

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, issparse
 
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, some_names
 from mmpca_dist.faults import Col
-from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.units import BLOCK_ROWS, blocks
 from mmpca_dist.statistics.column_units import EPS, ROUNDING
@@ -27,6 +26,8 @@ from mmpca_dist.tables.batch import Batch
 
 CUTOFF = 1e-10
 """Covariates are dependent where no more than this share of their scatter within classes is left."""
+LOADED = 1e-4
+"""Covariates with a smaller share of the largest loading have no part in a combination."""
 LOST = 64
 """A column is lost where no more is left of its variance than so many rounding errors of what was subtracted; up to 34
 were seen of columns of which nothing is left."""
@@ -36,14 +37,32 @@ CANCELLING = 16
 
 @storable
 @dataclass(frozen=True)
-class CrossSums(ArraySums):
+class CrossSums:
     """Sums over widened rows u by class, and of products with their covariates and targets."""
 
     counts: NDArray[np.float64]
     totals: NDArray[np.float64]
-    """Of u, columns with gaps less their fixed value, shape (C, d + g + q + t)."""
+    """Of u less its origin, shape (C, d + g + q + t)."""
     products: NDArray[np.float64]
-    """Of [z | y] and u, shape (q + t, d + g + q + t)."""
+    """Of [z | y] and u, shape (q + t, d + g + q + t), y less their origin."""
+    origin: NDArray[np.float64]
+    """Of columns with gaps their fixed value, of targets a row near them, else 0: spreads may be far smaller."""
+
+    def __add__(self, other: CrossSums) -> CrossSums:
+        other = other._about(self.origin)
+        counts, totals = self.counts + other.counts, self.totals + other.totals
+        return CrossSums(counts, totals, self.products + other.products, self.origin)
+
+    def _about(self, origin: NDArray[np.float64]) -> CrossSums:
+        """Return the same sums with another origin of the targets."""
+        step, beside, total = self.origin - origin, slice(-len(self.products), None), self.counts.sum()
+        if not step.any():
+            return self
+        sums = self.totals.sum(axis=0)
+        of_u = sums + total * step
+        of_u[: beside.start] += total * self.origin[: beside.start]
+        products = self.products + np.outer(step[beside], of_u) + np.outer(sums[beside], step)
+        return CrossSums(self.counts, self.totals + np.outer(self.counts, step), products, origin)
 
     @classmethod
     def of(cls, batch: Batch, classes: NDArray) -> Self:
@@ -51,17 +70,22 @@ class CrossSums(ArraySums):
         u, widening, codes, n_classes = batch.X, batch.table.widening, batch.codes(classes), len(classes)
         weights = np.ones(len(codes)) if batch.weight is None else batch.weight
         members = csc_array((weights, codes, np.arange(len(codes) + 1)), (n_classes, len(codes)))
-        z = u[:, widening.filled :]
-        z = z.toarray() if issparse(z) else z
-        products = (u.T @ (weights[:, None] * z)).T
+        z, origin = u[:, widening.filled :], np.zeros(widening.width)
+        z = z.toarray() if issparse(z) else z.copy()
+        y = z[:, len(widening.covariates) :]
+        origin[widening.gaps], origin[widening.y] = widening.fills, y[0]
+        y -= y[0].copy()
+        products = np.asarray((u.T @ (weights[:, None] * z)).T, np.float64)
+        products[:, widening.y] = z.T @ (weights[:, None] * y)
         totals = members @ u
         totals = np.asarray(totals.toarray() if issparse(totals) else totals, np.float64)
+        totals[:, widening.y] = members @ y
         if len(widening.gaps):
             totals[:, widening.gaps] = 0
             for rows in blocks(len(codes), BLOCK_ROWS):
                 near = np.take(u[rows], widening.gaps, axis=1) - widening.fills
                 totals[:, widening.gaps] += members[:, rows] @ near
-        return cls(np.bincount(codes, weights, n_classes).astype(np.float64), totals, np.asarray(products, np.float64))
+        return cls(np.bincount(codes, weights, n_classes).astype(np.float64), totals, products, origin)
 
 
 @storable
@@ -111,7 +135,7 @@ class Adjustment:
         if not widening.covariates:
             return without
         within = moments.scatter(np.ones(len(moments.counts)))[widening.filled :]
-        return without._with_slopes(within, moments.counts @ moments.deviations[:, widening.z] ** 2, moments.total)
+        return without._with_slopes(within, _between(moments.deviations[:, widening.z], moments.counts), moments.total)
 
     @classmethod
     def of_sums(cls, widening: Widening, sums: CrossSums) -> Self:
@@ -124,13 +148,13 @@ class Adjustment:
         means = sums.totals / np.where(counts > 0, counts, 1)[:, None]
         means[:, widening.gaps] += widening.fills
         within = sums.products - (means[:, widening.filled :] * counts[:, None]).T @ means
-        return without._with_slopes(within, counts @ (means[:, widening.z] - mean[widening.z]) ** 2, total)
+        return without._with_slopes(within, _between(means[:, widening.z] - mean[widening.z], counts), total)
 
     def _with_slopes(self, within: NDArray[np.float64], between: NDArray[np.float64], total: float) -> Self:
         """Return the map with slopes from the scatter within classes of [z | y] and u, (q + t, d + g + q + t).
 
-        ``between`` is what the classes explain of the squares of z, shape (q,); the targets explain more. ``total`` is
-        the sum of the weights of the rows.
+        ``between`` is what the classes explain of the products of z, shape (q, q); the targets explain more. ``total``
+        is the sum of the weights of the rows.
         """
         q, widening = len(between), self.widening
         of_z, of_y = within[:q], within[q:]
@@ -139,15 +163,17 @@ class Adjustment:
             lengths = np.where(lengths > 0, lengths, 1.0)
             own = np.linalg.pinv(of_y[:, widening.y] / lengths / lengths[:, None], CUTOFF, hermitian=True)
             explained = of_z[:, widening.y] / lengths @ own @ (of_y / lengths[:, None])
-            of_z, between = of_z - explained, between + np.diag(explained[:, widening.z])
+            of_z, between = of_z - explained, between + explained[:, widening.z]
         cross, own = self.columns_of(of_z), of_z[:, widening.z]
-        _refuse_determined(self.widening, np.diag(own), between)
-        roots = np.sqrt(np.where(np.diag(own) > 0, np.diag(own), 1.0))
+        _refuse_determined(self.widening, np.diag(own), np.diag(between))
+        roots, cutoff = np.sqrt(np.maximum(np.diag(own + between), 0)), max(10 * q * EPS, CUTOFF)
+        roots = np.where(roots > 0, roots, 1.0)
         values, vectors = np.linalg.eigh(own / roots / roots[:, None])
-        kept = values > max(10 * q * EPS, CUTOFF)
+        kept = values > cutoff
+        _refuse_determined_together(widening, vectors[:, ~kept], between / roots / roots[:, None], 10 * cutoff)
         inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
         slopes = inverse / roots / roots[:, None] @ cross
-        sizes, between = np.abs(slopes), np.maximum(between, 0)
+        sizes, between = np.abs(slopes), np.maximum(np.diag(between), 0)
         lengths = np.sqrt(np.maximum(np.diag(own) + between, 0))
         explained = np.einsum("qd,qd->d", slopes, own @ slopes) + (np.sqrt(between) @ sizes) ** 2
         taken = self.taken + (explained + (lengths @ sizes) ** 2 / CANCELLING) / total
@@ -254,6 +280,25 @@ def _refuse_determined(widening: Widening, within: NDArray, between: NDArray) ->
             )
 
 
-def adjustment_of(moments: ClassMoments) -> Adjustment | None:
-    """Return the map that moments of widened rows tell; None of rows that are not widened."""
-    return None if moments.widening is None else Adjustment.of(moments)
+def _between(deviations: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray((deviations * counts[:, None]).T @ deviations)
+
+
+def _refuse_determined_together(widening: Widening, constant: NDArray, between: NDArray, cutoff: float) -> None:
+    """Raise InputError where a combination of covariates that is ``constant`` within classes differs between them.
+
+    Combinations are the columns of ``constant``, shape (q, k). The inverse of the scatter within the classes would take
+    no effect for theirs, and so split it among the covariates.
+    """
+    shares, turns = np.linalg.eigh(constant.T @ between @ constant)
+    if not len(shares) or shares[-1] <= cutoff:
+        return
+    loadings = np.abs(constant @ turns[:, -1])
+    loaded = np.asarray(widening.covariates)[loadings > LOADED * loadings.max()].tolist()
+    names = list(dict.fromkeys(name.partition("=")[0] for name in loaded))
+    whose = "targets" if widening.targets else "classes"
+    what = "covariates {} together follow" if len(names) > 1 else "categories of the covariate {} follow"
+    raise InputError(
+        f"The {what.format(some_names(names))} from the {whose}: a combination of them varies with the {whose} alone, "
+        f"so that its effect cannot be told apart from that of the {whose}. Leave out {names[-1]!r}."
+    )

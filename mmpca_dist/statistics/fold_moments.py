@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.passes.folds import Folds
 from mmpca_dist.passes.rows import Rows
+from mmpca_dist.statistics.from_rows import merge_results, read_moments
 from mmpca_dist.statistics.moments import ClassMoments, add_outer_products, class_blocks, pooled_weights
-from mmpca_dist.statistics.moments_pass import PassResult, read_moments
 from mmpca_dist.statistics.precision import DOUBLE
 from mmpca_dist.tables.batch import Batch
 
@@ -28,9 +28,8 @@ def class_fold_moments(rows: Rows, folds: Folds, *, precision: str) -> list[Clas
     keyed = replace(rows, dataset=rows.dataset.keyed(partial(_fold_and_class, folds=folds, classes=classes)))
     keys = np.arange(folds.n_folds * len(classes))
     task = partial(read_moments, classes=keys, precision=precision)
-    result = keyed.pass_over(task, PassResult.merge, "folds", kept=False)
-    assert result.moments is not None  # noqa: S101  (this pass takes them)
-    return moments_of_parts(replace(result.moments, widening=rows.dataset.widening), classes, folds.n_folds)
+    moments, _ = keyed.pass_over(task, merge_results, "folds", kept=False)
+    return moments_of_parts(replace(moments, widening=rows.dataset.widening), classes, folds.n_folds)
 
 
 def _fold_and_class(batch: Batch, folds: Folds, classes: NDArray) -> NDArray[np.intp]:

@@ -1,11 +1,14 @@
-"""Class moments and medians of any labelled rows: data sets, arrays, Dask arrays; tall or wide."""
+"""Class moments and medians of any labelled rows, from the passes over them: data sets, arrays, Dask arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
@@ -14,17 +17,77 @@ from mmpca_dist.passes.dask_rows import lazy_rows
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.passes.units import read_batches
+from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.class_weights import ClassWeight, weights_of
-from mmpca_dist.statistics.medians import by_pairing, median_sets
-from mmpca_dist.statistics.moments import ClassMoments, use_pooled
-from mmpca_dist.statistics.moments_pass import take_moments
+from mmpca_dist.statistics.costs import moments_spans
+from mmpca_dist.statistics.median_counts import Brackets, MedianCounts
+from mmpca_dist.statistics.medians import all_medians, by_pairing, first_brackets, median_sets
+from mmpca_dist.statistics.moments import ClassMoments, join_moments, use_pooled
+from mmpca_dist.statistics.precision import DOUBLE, work_type
 from mmpca_dist.statistics.scatters import ClassWeighting
+from mmpca_dist.statistics.sparse_moments import multiplies_stored, sparse_moments
+from mmpca_dist.statistics.widening import Widening, effective_precision
 from mmpca_dist.statistics.working_statistics import ColumnStatistics, tall_statistics
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.foreign import ForeignTable, as_table, labels_of
 from mmpca_dist.tables.labels import encode, label_array, normalize_labels
 from mmpca_dist.tables.readers.memory import rows_in_memory, weighted
-from mmpca_dist.tables.spans import make_spans
+from mmpca_dist.tables.spans import Span, make_spans
+
+Result = tuple[ClassMoments, MedianCounts | None]
+"""The result of a span: moments of the classes that it has seen, and counts for medians where asked for."""
+
+
+def merge_results(left: Result, right: Result, work: np.dtype = DOUBLE) -> Result:
+    """Merge what two neighbouring stretches of spans left; ``work`` is as for `join_moments`."""
+    counts = None if left[1] is None or right[1] is None else left[1].merge(right[1])
+    return join_moments(left[0], right[0], work), counts
+
+
+def read_moments(
+    dataset: Dataset, span: Span, *, classes: NDArray, precision: str, weights: NDArray | None = None,
+    brackets: Brackets | None = None,
+) -> Result:  # fmt: skip
+    """Read the moments of classes, and what medians need, in a span; ``precision`` is that of the products."""
+    if brackets is None and multiplies_stored(dataset):
+        moments = sparse_moments(dataset, span, classes, precision, weights)
+        if moments is not None:
+            return moments, None
+    # Blocks of rows are widened once they are near the processor, not rows of a unit.
+    widening = dataset.form if isinstance(dataset.form, Widening) else None
+    rows = dataset if widening is None else dataset.unwidened
+    adder = ChunkAdder(len(classes), dataset.n_features, rows.dtype, precision, weights, widening)
+    counter = None if brackets is None else brackets.counter(span)
+    for batch in read_batches(rows, span, by_blocks=True):
+        codes = batch.codes(classes)
+        for block in batch.blocks(adder.block_rows):
+            own = codes[block.start - batch.start :][: len(block)]
+            adder.add(replace(block, table=dataset), own)
+            if counter is not None:
+                counter.add(block.X, own)
+    moments = adder.moments()
+    del adder
+    return moments, None if counter is None else counter.result()
+
+
+def take_moments(
+    rows: Rows, *, precision: str, weights: NDArray | None = None, medians_of: NDArray[np.bool_] | None = None
+) -> tuple[ClassMoments, NDArray[np.float64] | None]:
+    """Return the class moments, and the coordinate-wise medians (T, d) of sets of classes ``medians_of`` (T, C).
+
+    With ``weights`` (k, C) moments keep k weighted sums of the class scatters in place of every one.
+    """
+    classes, widening = rows.census.classes, rows.dataset.widening
+    brackets = None if medians_of is None else first_brackets(rows, medians_of)
+    precision = effective_precision(precision, widening)
+    task = partial(read_moments, classes=classes, precision=precision, weights=weights, brackets=brackets)
+    merge = partial(merge_results, work=work_type(precision))
+    scatters = len(classes) if weights is None else len(weights)
+    spans = moments_spans(rows.spans, len(classes), rows.dataset.n_features, scatters)
+    moments, counts = replace(rows, spans=spans).pass_over(task, merge, "moments")
+    moments = replace(moments.over(np.arange(len(classes)), weights), classes=classes, widening=widening)
+    return moments, None if brackets is None else all_medians(rows, brackets, counts)
 
 
 def moments_of(
@@ -39,9 +102,9 @@ def moments_of(
 
     Scatters that are pooled determine the sums of these ``weightings``.
     """
+    all_classes = None if classes is None else np.unique(normalize_labels(classes, "classes"))
     scheduler, spans = scheduler or Threads(), make_spans(dataset)
     census = count_labels(dataset, spans, Tasks(scheduler=scheduler))
-    all_classes = None if classes is None else np.unique(normalize_labels(classes, "classes"))
     check_missing_labels(dataset, census, all_classes)
     warn_of_missing_labels(dataset)
     if all_classes is not None:
@@ -92,7 +155,7 @@ def class_moments(
     if precision not in ("single", "double"):
         raise InputError(f"precision={precision!r} must be 'single' or 'double'.")
     scheduler: Scheduler = Threads()
-    y, X, weights = labels_of(y, X), as_table(X), labels_of(sample_weight)
+    y, X, weights = labels_of(y, X), as_table(X), labels_of(sample_weight, name="sample_weight")
     if isinstance(X, ForeignTable) and X.lazy:
         dataset, scheduler = lazy_rows(X.rows, y, weights)
     else:

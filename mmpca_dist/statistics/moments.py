@@ -160,15 +160,12 @@ class ClassMoments:
         """
         if len(classes) == len(self.classes):
             return replace(self, classes=classes)
-        at = np.searchsorted(classes, self.classes)
-        scatters = self.scatters
-        if not self.pooled:
-            scatters = np.zeros((len(classes), *scatters.shape[1:]))
-            scatters[at] = self.scatters
-        counts, sizes = np.zeros(len(classes)), np.zeros(len(classes), np.int64)
-        means = np.zeros((len(classes), self.n_features))
-        counts[at], sizes[at], means[at] = self.counts, self.sizes, self.means
-        return ClassMoments(classes, counts, sizes, means, scatters, weights, self.widening)
+        at, wider = np.searchsorted(classes, self.classes), ClassMoments.empty(classes, self.n_features, weights)
+        wider.counts[at], wider.sizes[at], wider.means[at] = self.counts, self.sizes, self.means
+        if self.pooled:
+            return replace(wider, scatters=self.scatters, widening=self.widening)
+        wider.scatters[at] = self.scatters
+        return replace(wider, widening=self.widening)
 
     def of_seen(self, seen: NDArray[np.intp]) -> ClassMoments:
         """Return pooled moments over the classes at these positions, which are all that have rows; else all."""

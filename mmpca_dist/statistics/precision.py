@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +11,10 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.faults import Fault
 from mmpca_dist.passes.units import BLOCK_ROWS
 from mmpca_dist.tables.batch import Batch
+
+CLASS_ROWS = 1024
+"""Rows of each class in a block, about, at least: symmetric products of 1,024 rows of up to 256 columns run as fast,
+row for row, as those of more; wider ones need ``BLOCK_ROWS``."""
 
 LARGE, PANEL_ROWS = 128, 64
 """Columns from which scatters are added class by class, so many rows at a time: outer products of 1,000 columns take a
@@ -24,6 +30,9 @@ SAFE_EXPONENT = 20
 """Columns beyond 2^20 or below 2^-20 are scaled by a power of two, or their single-precision squares would overflow or
 vanish."""
 
+SMALLEST_SQUARE = 2.0**-80
+"""Sums of smaller squares, or of squares as large, lose digits of single precision."""
+
 SMALLEST = {
     "single": (float(np.finfo(np.float32).tiny), "single precision; set precision: double, or scale them up"),
     "double": (float(np.sqrt(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)), "double precision; scale them up"),
@@ -31,9 +40,20 @@ SMALLEST = {
 """Squares of smaller differences vanish; in single precision rows are scaled before they are squared."""
 
 
+def rows_of_classes(n_classes: int, n_features: int) -> int:
+    """Return the rows of a block whose classes are taken one by one."""
+    return max(BLOCK_ROWS, n_classes * int(np.clip(4 * n_features, CLASS_ROWS, BLOCK_ROWS)))
+
+
 def work_type(precision: str) -> np.dtype:
     """Return the type of products: of "single" or "double" precision."""
     return np.dtype(np.float32 if precision == "single" else np.float64)
+
+
+@functools.cache
+def single_of_half() -> NDArray[np.float32]:
+    """Return what every number of half precision is in single, by its bits: looked up, it takes half of the time."""
+    return np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
 def refuse_too_large(scatters: NDArray, work: np.dtype) -> None:
@@ -68,23 +88,35 @@ def safe_scale(X: NDArray, work: np.dtype) -> NDArray | None:
     sample = X[_few(np.arange(len(X)))].astype(np.float64)
     with np.errstate(invalid="ignore"):
         spread = np.abs(sample - sample.mean(axis=0)).max(axis=0)
+    return _scale(spread, work)
+
+
+def scale_of_squares(squares: NDArray, rows: NDArray) -> NDArray | None:
+    """Return powers of two as `safe_scale` does, of all rows (n, d), given the sums of their squares (d,)."""
+    if rows.dtype != np.float32:
+        return None
+    vanished = np.flatnonzero(squares < SMALLEST_SQUARE)
+    safe = np.all(squares < 1 / SMALLEST_SQUARE) and not rows[:, vanished].any()
+    return None if safe else _scale(np.abs(rows).max(axis=0), rows.dtype)
+
+
+def _scale(spread: NDArray, work: np.dtype) -> NDArray | None:
+    """Return powers of two that bring the ``spread`` of columns beyond the safe range to about 1."""
     _, exponent = np.frexp(spread)
     unsafe = (np.abs(exponent) > SAFE_EXPONENT) & np.isfinite(spread)
     # Powers of two that single precision can hold; what lies beyond them is refused as too large, or is zero.
     return np.where(unsafe, np.ldexp(1.0, np.clip(-exponent, -126, 126)), 1.0).astype(work) if unsafe.any() else None
 
 
-def explain_not_finite(X: NDArray, rows: NDArray, work: np.dtype, batch: Batch) -> Fault | str:
-    """Return a fault that names the first value of ``rows`` of a batch, read as X, that is not finite.
+def explain_not_finite(X: NDArray, work: np.dtype, batch: Batch) -> Fault | str:
+    """Return a fault that names the first value of a batch, read as X, that is not finite.
 
     Without any, it says that products overflowed.
     """
-    for start in range(0, len(rows), BLOCK_ROWS):
-        some = np.sort(rows)[start : start + BLOCK_ROWS]
-        bad = ~np.isfinite(X[some])
-        if bad.any():
-            row, column = np.argwhere(bad)[0]
-            return batch.not_finite(int(some[row]), int(column), float(X[some[row], column]))
+    bad = np.argwhere(~np.isfinite(X))
+    if len(bad):
+        row, column = bad[0].tolist()
+        return batch.not_finite(row, column, float(X[row, column]))
     return too_large(work)
 
 

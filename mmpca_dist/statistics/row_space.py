@@ -1,30 +1,36 @@
-"""Statistics of rows that are fewer than their columns: all are read into memory, and solved in the space they span."""
+"""Statistics of rows fewer than their columns, read into memory and solved in the space they span; rows for sweeps."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.passes.centred_rows import Array, RowUnits
 from mmpca_dist.passes.rows import Rows, collect_rows
 from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.passes.sweeps import Sweeper
 from mmpca_dist.statistics.adjustment import Adjustment, CrossSums
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.class_weights import weights_of
-from mmpca_dist.statistics.column_units import standard_deviations
+from mmpca_dist.statistics.column_units import EPS, standard_deviations
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.precision import provisional_centre, refuse_vanished
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.target_sums import TargetSums
-from mmpca_dist.statistics.working_statistics import ColumnSums, RowSpaceStatistics
+from mmpca_dist.statistics.working_statistics import ColumnSums, RowSpaceStatistics, Statistics, without_noise
 from mmpca_dist.tables.batch import Batch, dense
 from mmpca_dist.tables.readers.memory import given, rows_in_memory, with_targets
 from mmpca_dist.tables.roles import LABEL
 from mmpca_dist.tables.spans import make_spans
+
+LEFT_OUTSIDE = 1e-13
+"""Share of a mean that is left outside of the span of its rows, at most, where it lies in it."""
 
 
 def row_space_statistics(
@@ -70,8 +76,10 @@ def wide_statistics(
     if widening is not None:
         adjustment, Y = Adjustment.of_sums(widening, CrossSums.of(batch, classes)), X[:, widening.y]
         X = adjustment.fitted_rows(X)
-    mean = np.average(X, axis=0, weights=batch.weight)
-    rows = X - mean
+    rows = X - X[0]  # a constant column has no rounding errors
+    offset = np.average(rows, axis=0, weights=batch.weight)
+    mean = X[0] + offset
+    rows -= offset
     refuse_vanished(rows, 0.0, "double")
     scale = None
     if standardize:
@@ -83,6 +91,7 @@ def wide_statistics(
         extra = np.stack([np.median(rows[member[codes]], axis=0) for member in sets])
     with single_blas_thread():
         basis, triangle = scipy.linalg.qr(np.concatenate([rows, extra]).T, mode="economic", check_finite=False)
+        basis[~(rows.any(axis=0) | extra.any(axis=0))] = 0  # of constant columns it has rounding errors
         coordinates = np.ascontiguousarray(triangle.T)
         adder = ChunkAdder(len(classes), basis.shape[1], np.dtype(np.float64), "double", weights)
         adder.add(Batch.of_arrays(coordinates[: len(X)], weight=batch.weight), codes)
@@ -91,7 +100,7 @@ def wide_statistics(
             targets = TargetSums.of(widening.targets, coordinates[: len(X)], Y, batch.weight)
             moments = replace(moments, targets=targets)
     return RowSpaceStatistics(
-        moments=replace(moments, classes=classes),
+        moments=without_noise(replace(moments, classes=classes), EPS, mixed=True),
         medians=by_pairing(coordinates[len(X) :] if pairings else None, pairings),
         mean=mean,
         scale=scale,
@@ -141,3 +150,73 @@ def in_row_space(statistics: RowSpaceStatistics, rows: Rows) -> Rows:
     within = with_targets(within, batch.targets) if has_targets else given(within, LABEL, batch.label, "y")
     scheduler = rows.scheduler if isinstance(rows.scheduler, Threads) else Threads()
     return replace(rows, dataset=within, spans=make_spans(within), scheduler=scheduler, checkpoint=None)
+
+
+@dataclass(frozen=True)
+class WorkingRows:
+    """The coordinates that sweeps work in: the columns, or those in the span of few rows and of their mean."""
+
+    statistics: Statistics  # of the rows
+    sweeper: Sweeper
+    # (r,): mean of the rows, which is subtracted from them, in working coordinates and (standardised) units
+    centre: Array
+    origin: Array  # (r,): what has yet to be subtracted from rows as they are read, in their units
+    scale: Array | None  # (d,): standard deviations that rows have yet to be divided by
+    basis: Array | None  # (d, r)
+    mean: Array  # (d,): ``centre`` in the columns
+    is_uncentred: bool = False  # whether the mean stays in the rows
+
+    @classmethod
+    def of(cls, statistics: Statistics, sweeper: Sweeper, *, by_column: bool = False) -> Self:
+        """Return rows in the coordinates of their statistics, or, ``by_column``, in any case in the columns."""
+        centre, basis, mean = coordinates_of(statistics, by_column=by_column)
+        if basis is None:
+            sparse = sweeper.rows.dataset.sparse and statistics.approximation is not None
+            sweeper = replace(sweeper, keeps_sparse=sparse)
+            return cls(statistics, sweeper, centre, statistics.mean, statistics.scale, None, mean)
+        assert isinstance(statistics, RowSpaceStatistics)  # noqa: S101  (others have no basis of their rows)
+        sweeper = replace(sweeper, rows=in_row_space(statistics, sweeper.rows))
+        return cls(statistics, sweeper, centre, np.zeros_like(centre), None, basis, mean)
+
+    @property
+    def n_features(self) -> int:
+        return len(self.mean)
+
+    @property
+    def width(self) -> int:
+        """The number of working coordinates."""
+        return len(self.centre)
+
+    def units(self) -> RowUnits:
+        """Return what brings rows as they are read to working units."""
+        return RowUnits(self.origin - self.centre if self.is_uncentred else self.origin, self.scale)
+
+    def uncentred(self) -> Self:
+        """Return the same rows with their mean left in them, unless they are standardised."""
+        return self if self.statistics.scale is not None else replace(self, is_uncentred=True)
+
+    def in_columns(self, vectors: Array) -> Array:
+        """Return vectors in working coordinates, shape (..., r), in the columns, shape (..., d)."""
+        return vectors if self.basis is None else vectors @ self.basis.T
+
+    def coordinates(self, vectors: Array) -> Array:
+        """Return vectors in the columns, shape (..., d), in working coordinates, shape (..., r)."""
+        return vectors if self.basis is None else vectors @ self.basis
+
+
+def coordinates_of(statistics: Statistics, *, by_column: bool = False) -> tuple[Array, Array | None, Array]:
+    """Return the mean of the rows in working coordinates, their basis, and the mean in (standardised) columns.
+
+    The basis (d, r) is that of few rows and of their mean, which lies outside of their span; None for the columns.
+    """
+    mean = statistics.mean if statistics.scale is None else statistics.mean / statistics.scale
+    if by_column or not isinstance(statistics, RowSpaceStatistics):
+        return mean, None, mean
+    inside = statistics.basis.T @ mean
+    outside = mean - statistics.basis @ inside
+    outside -= statistics.basis @ (statistics.basis.T @ outside)
+    length = float(np.linalg.norm(outside))
+    if length <= LEFT_OUTSIDE * np.linalg.norm(mean):  # the rest of a mean in the span is no direction
+        length, outside = 0.0, np.zeros_like(outside)
+    basis = np.column_stack([statistics.basis, outside / length if length > 0 else outside])
+    return np.append(inside, length), basis, mean

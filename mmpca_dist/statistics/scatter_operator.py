@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import over_panels, products
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import OnRows
 from mmpca_dist.passes.serialization import storable
-from mmpca_dist.passes.units import BLOCK_ROWS, blocks, read_batches
+from mmpca_dist.passes.tree_reduction import ArraySums
+from mmpca_dist.passes.units import BLOCK_ROWS, read_batches
 from mmpca_dist.statistics.adjustment import Adjustment, lost_columns
 from mmpca_dist.statistics.column_units import weighted_mean
 from mmpca_dist.statistics.precision import explain_not_finite, too_large
@@ -100,7 +100,7 @@ class _Application:
         if not dataset.sparse:
             vectors = [np.empty((d, 0), self.work), *(block.vectors.astype(self.work) for block in self.blocks)]
             add = partial(_add_dense, vectors=np.concatenate(vectors, axis=1))
-        for batch in read_batches(dataset, span, ("label", "weight"), sparse=dataset.sparse):
+        for batch in read_batches(dataset, span, ("label", "weight"), sparse=dataset.sparse, by_blocks=True):
             if batch.weight is not None:
                 batch = replace(batch, roles={**batch.roles, "weight": batch.weight / self.unit})
             add(self, sums, batch, batch.codes(self.classes))
@@ -110,15 +110,15 @@ class _Application:
 
 
 def _add_dense(task: _Application, sums: Sums, batch: Batch, codes: NDArray, vectors: NDArray) -> None:
-    work, centres, row_weights = task.work, task.centres, batch.weight
-    X = batch.X.view(np.uint8) if batch.X.dtype == bool else batch.X
-    size = min(panel_rows(X.shape[1], work, centres.dtype), len(X))
-    panel = np.empty((size, X.shape[1]), work)
+    work, centres, d = task.work, task.centres, task.centres.shape[1]
+    size = min(panel_rows(d, work, centres.dtype), len(batch))
+    panel = np.empty((size, d), work)
     near = panel if centres.dtype == work else np.empty(panel.shape, centres.dtype)
     partial = [np.zeros(block.vectors.shape, work) for block in task.blocks]
-    product = np.empty((X.shape[1], max((p.shape[1] for p in partial), default=0)), work)
-    for some in blocks(len(X), size):
-        rows, classes = X[some], codes[some]
+    product = np.empty((d, max((p.shape[1] for p in partial), default=0)), work)
+    for block in batch.blocks(size):
+        rows, row_weights = block.X.view(np.uint8) if block.X.dtype == bool else block.X, block.weight
+        classes = codes[block.start - batch.start :][: len(block)]
         part = panel[: len(rows)]
         centre = np.take(centres, classes, axis=0, out=near[: len(rows)], mode="clip")
         with np.errstate(invalid="ignore", over="ignore"):
@@ -127,15 +127,15 @@ def _add_dense(task: _Application, sums: Sums, batch: Batch, codes: NDArray, vec
                 part *= task.powers
             along = part @ vectors
             if sums.moments is not None:
-                _add_moments(sums.moments, part, classes, None if row_weights is None else row_weights[some])
+                _add_moments(sums.moments, part, classes, row_weights)
             finite = np.isfinite(along).all() if along.size else np.isfinite(part).all()
         if not finite:
-            raise InputError(explain_not_finite(X, np.arange(some.start, some.stop), work, batch))
+            raise InputError(explain_not_finite(block.X, work, block))
         column = 0
-        for image, block in zip(partial, task.blocks, strict=True):
+        for image, applied in zip(partial, task.blocks, strict=True):
             width = image.shape[1]
             with np.errstate(invalid="ignore", over="ignore"):  # refused when the span is done
-                factors = block.weights[classes] if row_weights is None else block.weights[classes] * row_weights[some]
+                factors = applied.weights[classes] * (1.0 if row_weights is None else row_weights)
                 weighted = along[:, column : column + width] * factors[:, None].astype(work)
                 image += np.matmul(part.T, weighted, out=product[:, :width] if width == product.shape[1] else None)
             column += width

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, NoComponentsError
 from mmpca_dist.statistics.moments import ClassMoments
 
 
@@ -45,7 +46,7 @@ class ClassWeighting(Enum):
         """Return the weight of each class, shape (C,)."""
         if self is ClassWeighting.EQUAL:
             return np.ones(len(counts))
-        return (counts.sum() - counts) / counts.sum()
+        return others(counts) / counts.sum()
 
     def scatter(self, moments: ClassMoments) -> WeightedScatter:
         """Return the scatter of this weighting whose components tell a solver in passes when to end."""
@@ -61,9 +62,25 @@ def total_scatter(moments: ClassMoments) -> WeightedScatter:
 def all_pairs_scatter(moments: ClassMoments) -> WeightedScatter:
     """Return the mean outer product of the differences of all pairs of rows of different classes."""
     at_least_two(moments.counts)
-    counts, n = moments.counts, moments.total
-    pairs = (n**2 - np.sum(counts**2)) / 2
-    return WeightedScatter(n - counts, moments.deviations, n * counts, pairs, full_rank(moments))
+    unit = float(np.ldexp(1.0, -np.frexp(moments.total)[1]))  # a power of two: squares of weights may overflow
+    counts, n, rest = moments.counts, moments.total * unit, others(moments.counts) * unit
+    return WeightedScatter(rest, moments.deviations, n * counts, float(counts @ rest) / 2, full_rank(moments))
+
+
+def others(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return sums over the other classes for each class, shape (C, ...), of which a large class takes no digits."""
+    before, after = np.cumsum(counts, axis=0), np.cumsum(counts[::-1], axis=0)[::-1]
+    none = np.zeros_like(before[:1])
+    return np.concatenate([none, before[:-1]]) + np.concatenate([after[1:], none])
+
+
+def less_others(moments: ClassMoments) -> NDArray[np.float64]:
+    """Return class means less the mean of the rows of the other classes, shape (C, d).
+
+    They are deviations times n / (n - n_c), which would lose the digits of a class that has nearly all the weight.
+    """
+    shares, deviations = moments.counts / moments.total, moments.deviations
+    return deviations - others(shares[:, None] * deviations) / others(shares)[:, None]
 
 
 def full_rank(moments: ClassMoments) -> int:
@@ -127,8 +144,8 @@ def least_shared(moments: ClassMoments) -> float:
     eps, n = float(np.finfo(np.float64).eps), moments.total
     rows = np.sqrt(moments.trace(np.ones(len(moments.counts))))
     spread = np.sqrt(np.trace(targets.squares))
-    far = np.linalg.norm(moments.mean) * spread + np.linalg.norm(targets.mean) * rows
+    far = np.linalg.norm(moments.mean[moments.varies]) * spread + np.linalg.norm(targets.mean) * rows
     floor = float(max(10 * eps * rows * spread, eps * np.sqrt(n) * far))
-    if not np.linalg.norm(targets.cross) > floor:
-        raise InputError(NOTHING_SHARED)
+    if not scipy.linalg.norm(targets.cross.ravel()) > floor:  # NumPy's squares under- or overflow
+        raise NoComponentsError(NOTHING_SHARED)
     return floor

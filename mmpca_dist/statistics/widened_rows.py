@@ -11,11 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import OnRows
-from mmpca_dist.passes.serialization import storable
-from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.passes.tree_reduction import Tasks, added
 from mmpca_dist.passes.units import read_batches
 from mmpca_dist.statistics.adjustment import Adjustment, CrossSums
 from mmpca_dist.statistics.widening import Widening
@@ -98,21 +96,13 @@ def filled_rows(rows: Dataset, values: NDArray[np.float64], adjustment: Adjustme
     return replace(rows, form=Adjusted(gaps, values[gaps], adjustment))
 
 
-@storable
-@dataclass(frozen=True)
-class _Gaps(ArraySums):
-    """By column: how many values are missing, and the sum of the others; shape (d,)."""
-
-    missing: NDArray[np.int64]
-    sums: NDArray[np.float64]
-
-
-def _count_gaps(dataset: Dataset, span: Span) -> _Gaps:
-    gaps = _Gaps(np.zeros(dataset.n_features, np.int64), np.zeros(dataset.n_features))
+def _count_gaps(dataset: Dataset, span: Span) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return, by column, how many values are missing in a span, and the sum of the others; shape (d,)."""
+    gaps = np.zeros(dataset.n_features, np.int64), np.zeros(dataset.n_features)
     for batch in read_batches(dataset, span, ()):
         bad = np.isnan(batch.X)
         values = np.ascontiguousarray(np.where(bad, 0, batch.X))  # sums of rows in another order have other bits
-        gaps = gaps + _Gaps(bad.sum(axis=0), values.sum(axis=0, dtype=np.float64))
+        gaps = added(gaps, (bad.sum(axis=0), values.sum(axis=0, dtype=np.float64)))
     return gaps
 
 
@@ -120,8 +110,8 @@ def look_at_gaps(dataset: Dataset, spans: list[Span], tasks: Tasks) -> tuple[NDA
     """Return how many values each column lacks, and the mean of the others, from a pass; 0 of a column without any."""
     if dataset.dtype.kind != "f" or dataset.sparse:
         return np.zeros(dataset.n_features, np.int64), np.zeros(dataset.n_features)
-    gaps = tasks.run(OnRows(dataset, _count_gaps), spans, operator.add, "gaps")
-    return gaps.missing, gaps.sums / np.maximum(dataset.n_rows - gaps.missing, 1)
+    missing, sums = tasks.run(OnRows(dataset, _count_gaps), spans, added, "gaps")
+    return missing, sums / np.maximum(dataset.n_rows - missing, 1)
 
 
 def widened(dataset: Dataset, missing: NDArray | None = None, means: NDArray | None = None) -> Dataset:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import combinations, products
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics.adjustment import Adjustment, adjustment_of, lost_columns, make_constant
+from mmpca_dist.statistics.adjustment import Adjustment, lost_columns, make_constant
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.class_weights import ClassWeight, class_factors
 from mmpca_dist.statistics.column_units import ROUNDING, standard_deviations, weighted_mean
@@ -63,6 +63,11 @@ class _WorkingStatistics(ABC):
     def coordinates(self, columns: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return vectors in the columns, shape (d, K), in working coordinates, shape (r, K)."""
 
+    @property
+    @abstractmethod
+    def _varies(self) -> NDArray[np.bool_]:
+        """Whether each column varies, shape (d,)."""
+
     @abstractmethod
     def _column_means(self) -> NDArray[np.float64]:
         """Return the class means by column in their own units, shape (C, d)."""
@@ -89,9 +94,11 @@ class _WorkingStatistics(ABC):
     def means_error(self) -> float:
         """Scale of the rounding error of class means, a length in working units; zero for rows less their mean.
 
-        A mean is stored as a double, with an error of eps |mean| however little the rows vary.
+        A mean is stored as a double, with an error of eps |mean| however little the rows vary; that of a column that
+        does not vary at all is exact.
         """
-        return EPS * float(np.linalg.norm(self.mean if self.scale is None else self.mean / self.scale))
+        mean = self.mean if self.scale is None else self.mean / self.scale
+        return EPS * float(np.linalg.norm(mean[self._varies]))
 
     @functools.cached_property
     def epsilon(self) -> float:
@@ -106,6 +113,16 @@ class _WorkingStatistics(ABC):
             return self.unit
         of_products = self.unit * (1 + self.subtracted / squares)
         return max(of_products, self.means_error / np.sqrt(squares / self.moments.total))
+
+    def column_totals(self) -> NDArray[np.float64]:
+        """Return the sum of squares of each column about its mean, in its own units, shape (d,)."""
+        counts = self.moments.counts
+        return self.column_squares(np.ones(len(counts))) + counts @ self.column_deviations() ** 2
+
+    def column_variances(self) -> NDArray[np.float64]:
+        """Return the variance of each column in its own units, shape (d,); rounding errors are set to 0."""
+        variances = self.column_totals() / self.moments.total
+        return np.where(variances > (ROUNDING * self.mean) ** 2, variances, 0.0)
 
     def column_deviations(self) -> NDArray[np.float64]:
         """Return class means less the mean of all rows, (C, d), in the columns' units; rounding errors are set to 0."""
@@ -160,10 +177,14 @@ class ColumnStatistics(_WorkingStatistics):
         return np.diagonal(self.in_columns.scatter(class_weights))
 
     def loadings(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.ascontiguousarray(vectors.T)
+        return np.where(self._varies, vectors.T, 0.0)  # times a large constant, rounding errors would count
 
     def coordinates(self, columns: NDArray[np.float64]) -> NDArray[np.float64]:
         return columns
+
+    @property
+    def _varies(self) -> NDArray[np.bool_]:
+        return self.in_columns.varies
 
     def _column_means(self) -> NDArray[np.float64]:
         return self.in_columns.means
@@ -199,6 +220,10 @@ class _BasisStatistics(_WorkingStatistics):
 
     def coordinates(self, columns: NDArray[np.float64]) -> NDArray[np.float64]:
         return products(self.basis, columns)
+
+    @property
+    def _varies(self) -> NDArray[np.bool_]:
+        return np.asarray(self.basis.any(axis=1))
 
     def _column_means(self) -> NDArray[np.float64]:
         return self._known_columns().means
@@ -248,6 +273,17 @@ Statistics = ColumnStatistics | RowSpaceStatistics | SubspaceStatistics
 """The statistics that every method is solved from."""
 
 
+def without_noise(moments: ClassMoments, unit: float, mixed: bool = False) -> ClassMoments:
+    """Return moments with equal class means in columns where these differ by rounding errors ``unit`` alone.
+
+    Errors are relative to the spread of the column, or of all, of which the coordinates are ``mixed``.
+    """
+    deviations, squares = moments.deviations[moments.counts > 0], np.maximum(moments.column_squares(), 0)
+    spread = np.sqrt((squares.sum() if mixed else squares) / moments.total)
+    equal = np.abs(deviations).max(axis=0) <= unit * spread
+    return replace(moments, means=np.where(equal, moments.mean, moments.means)) if equal.any() else moments
+
+
 def tall_statistics(
     moments: ClassMoments,
     medians: Mapping[str, NDArray[np.float64]] | None = None,
@@ -260,12 +296,14 @@ def tall_statistics(
     unadjusted, precision = moments, effective_precision(precision, moments.widening)
     if class_weight is not None:
         moments = moments.reweighted(class_factors(class_weight, moments.classes, moments.counts))
-    adjustment, subtracted = adjustment_of(moments), np.zeros(1)
-    if adjustment is not None:
+    adjustment, subtracted = None, np.zeros(1)
+    if moments.widening is not None:
+        adjustment = Adjustment.of(moments)
         moments, unit = adjustment.moments(moments), float(np.finfo(work_type(precision)).eps)
         lost = lost_columns(moments.column_squares() / moments.total, moments.mean, adjustment, unit)
         make_constant(moments, lost)
         subtracted = np.where(lost, 0, adjustment.taken * moments.total)
+    moments = without_noise(moments, float(np.finfo(work_type(precision)).eps))
     in_columns, mean, medians, scale = moments, moments.mean, medians or {}, None
     refuse_vanished(
         in_columns.deviations, in_columns.trace(np.ones(len(in_columns.counts))) / in_columns.total, precision

@@ -11,6 +11,7 @@ import os
 import re
 import socket
 import sys
+import time
 import zipfile
 import zlib
 from collections.abc import Awaitable, Callable
@@ -28,6 +29,8 @@ log = logging.getLogger("mmpca_dist.storage")
 
 PATIENCE_SECONDS = 120.0
 """How long an operation is retried (``MMPCA_STORAGE_PATIENCE``)."""
+FIRST_SECONDS = 8.0
+"""The same of a store that has never answered this process, as one whose address is wrong, and of its first answer."""
 TIMEOUT_SECONDS = 30.0
 """How long an answer may take, or the next part of it (``MMPCA_STORAGE_TIMEOUT``)."""
 LONGEST_PAUSE = 15.0
@@ -36,6 +39,11 @@ UNKNOWN_ATTEMPTS = 3
 READINGS = 3
 """Readings of data that fail their checksum before they count as damaged: the transfer may have been at fault."""
 
+PLACE = re.compile(r"[a-z0-9+.-]+://[^/]*")
+_answered: set[str] = set()
+"""The buckets and hosts that have answered this process."""
+_unreachable: dict[str, tuple[float, Exception]] = {}
+"""When others were last tried in vain, and how that failed."""
 REMOTE_PACKAGES = frozenset(["aiohttp", "obstore", "requests", "urllib3"])
 STATUS = re.compile(r"status code: (\d{3})")
 """obstore has one exception for most answers of a server; their status is only in its text."""
@@ -92,6 +100,18 @@ def timeout() -> float:
     return _seconds("MMPCA_STORAGE_TIMEOUT", TIMEOUT_SECONDS)
 
 
+def is_first_contact(uri: str) -> bool:
+    """Tell whether a bucket or host is yet to answer, so that no work is under way there."""
+    place = PLACE.search(uri)
+    if place is None or place[0] in _answered:
+        return False
+    distributed = sys.modules.get("distributed")
+    try:
+        return distributed is None or not distributed.get_worker()  # a worker does what others have begun
+    except ValueError:
+        return True
+
+
 def _seconds(name: str, default: float) -> float:
     text = os.environ.get(name)
     try:
@@ -108,7 +128,16 @@ def patiently(action: str, operation: Callable[[], T]) -> T:
 
     Clients retry for a few seconds at most. What fails longer is logged and retried here, with pauses that double.
     """
-    return tenacity.Retrying(**_policy(action))(operation)
+    place = PLACE.search(action)
+    before = _unreachable.get(place[0]) if place is not None and is_first_contact(action) else None
+    if before is not None and time.monotonic() - before[0] < FIRST_SECONDS:
+        raise before[1]  # what has just been tried in vain is not waited for again
+    try:
+        return tenacity.Retrying(**_policy(action))(operation)
+    except Exception as error:
+        if place is not None:
+            _unreachable[place[0]] = time.monotonic(), error
+        raise
 
 
 async def patiently_async(action: str, operation: Callable[[], Awaitable[T]]) -> T:
@@ -124,9 +153,17 @@ def _policy(action: str) -> dict[str, Any]:
     """Return tenacity's settings for one operation: which failures it retries, after which pauses, and how long."""
     limit = patience()
 
+    def is_worth_it(state: tenacity.RetryCallState) -> bool:
+        error = state.outcome.exception() if state.outcome is not None else None
+        if (place := PLACE.search(action)) and (error is None or persistence(error) == "lasting" or status(error)):
+            _answered.add(place[0])
+        return isinstance(error, Exception) and persistence(error) != "lasting"
+
     def is_exhausted(state: tenacity.RetryCallState) -> bool:
-        is_unknown = persistence(_error(state)) == "unknown"
-        return (is_unknown and state.attempt_number >= UNKNOWN_ATTEMPTS) or (state.seconds_since_start or 0) >= limit
+        is_unknown, begun = persistence(_error(state)) == "unknown", state.seconds_since_start or 0
+        if is_unknown and state.attempt_number >= UNKNOWN_ATTEMPTS:
+            return True
+        return begun >= limit or (begun >= FIRST_SECONDS and is_first_contact(action))
 
     def log_failure(state: tenacity.RetryCallState) -> None:
         # The words of a store or its client are not repeated: they may hold a secret.
@@ -135,9 +172,7 @@ def _policy(action: str) -> dict[str, Any]:
 
     pauses: wait_base = tenacity.wait_exponential(multiplier=LIMITS.first_pause, max=LONGEST_PAUSE)
     return {
-        "retry": tenacity.retry_if_exception(
-            lambda error: isinstance(error, Exception) and persistence(error) != "lasting"
-        ),
+        "retry": is_worth_it,
         "stop": is_exhausted,
         "wait": pauses + tenacity.wait_random(0, LIMITS.first_pause),
         "before_sleep": log_failure,
@@ -149,13 +184,16 @@ def _error(state: tenacity.RetryCallState) -> BaseException:
     return (state.outcome.exception() if state.outcome is not None else None) or RuntimeError()
 
 
-def undamaged(is_remote: bool, action: str, read: Callable[[], T]) -> T:
-    """Return the result of ``read``, which is repeated if data arrive damaged over a network."""
+def undamaged(is_remote: bool, action: str, read: Callable[[], T], *more: type[Exception]) -> T:
+    """Return the result of ``read``, which is repeated if data arrive damaged over a network.
+
+    Errors of the types ``more`` say so, too, such as a ``KeyError`` of metadata.
+    """
     for attempt in range(1, READINGS if is_remote else 1):
         try:
             return read()
         except Exception as error:
-            if not is_damage(error):
+            if not is_damage(error) and not isinstance(error, more):
                 raise
             log.warning("%s came damaged (%s, reading %d); reading it again", action, type(error).__name__, attempt)
     return read()
@@ -206,6 +244,14 @@ def reason(error: BaseException, path: str | None, writing: bool) -> str | None:
         text = REASONS_OF_ERRNO.get(error.errno or 0)
         return text or " ".join(str(error.strerror or error).split()).rstrip(".") or type(error).__name__
     return text
+
+
+def in_words(error: BaseException) -> str:
+    """Return why data cannot be read, without the final stop: the reason of a failure, or what a library says of it.
+
+    The words of clients of object stores are not repeated: they name endpoints, and may hold a secret.
+    """
+    return reason(error, None, False) or " ".join(str(error).split()).rstrip(".") or type(error).__name__
 
 
 def _remote_reason(error: BaseException, writing: bool) -> str:

@@ -26,6 +26,7 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
 
 PREFIX = "lease-"
+REMOVED = "its lease has been removed, as by somebody who removed the folder"
 LEASE = re.compile(PREFIX + r"([0-9]{6}|[1-9][0-9]{6,})\.json")
 
 log = logging.getLogger(__name__)
@@ -104,12 +105,24 @@ class Lease:
         self.renew()
         return self._lost is not None
 
-    def check(self) -> None:
-        """Raise an ``OutputError`` where another run has taken over."""
-        if self._lost is None and _clock() - self._renewed > 3 * LIMITS.lease_beat:
+    def check(self, now: bool = False) -> None:
+        """Raise an ``OutputError`` where another run has taken over, or the folder was removed; ``now`` reads it."""
+        if now or _clock() - self._renewed > 3 * LIMITS.lease_beat:
             self.renew()  # this process was asleep, and the thread that renews may be so still
         if self._lost is not None:
-            raise OutputError(f"{self.uri} is no longer this run's: {self._lost}. What it has finished is kept.")
+            raise OutputError(f"{self.uri} is no longer this run's: {self._lost}.")
+
+    @contextmanager
+    def cleared(self, clear: Callable[[], object]) -> Iterator[None]:
+        """Where the folder was removed, tell that in place of what follows; ``clear`` what it has got since."""
+        try:
+            yield
+        except Exception:
+            if self.is_lost and self._lost == REMOVED:
+                with suppress(MmpcaError):
+                    clear()
+                self.check()
+            raise
 
     def renew(self) -> None:
         """Renew the lease now; see whether it is lost."""
@@ -119,7 +132,7 @@ class Lease:
         try:
             _, newest = _newest(self.uri)
             if newest is None or newest.token != self.owner.token:
-                self._lost = f"{newest} has taken it over" if newest else "its lease has been removed"
+                self._lost = f"{newest} has taken it over. What is finished is kept" if newest else REMOVED
                 return
             renewed = replace(self.owner, beat=time.time(), beats=self.owner.beats + 1)
             storage.write_bytes(_uri_of(self.uri, self.number), storage.to_json(asdict(renewed)))

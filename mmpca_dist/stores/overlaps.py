@@ -11,6 +11,7 @@ from typing import Any
 
 from mmpca_dist.errors import InputError, MmpcaError, OutputError
 from mmpca_dist.stores import storage
+from mmpca_dist.stores.addresses import AZURE, GCS, S3
 
 MARKERS = {
     "run.json": ("key", "a run"),
@@ -34,7 +35,8 @@ def canonical(uri: str | os.PathLike) -> str:
         return text
     fs, path = storage.filesystem(text)
     protocol = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
-    account = getattr(fs, "account_name", None) or ""
+    protocol = next((names[0] for names in (S3, GCS, AZURE) if protocol in names), protocol)
+    account = getattr(fs, "account", None) or ""
     return f"{protocol}://{account}/" + re.sub("/+", "/", path).strip("/")
 
 

@@ -36,7 +36,11 @@ GCS_KEYS = ("client_email", "private_key", "private_key_id")
 
 @dataclass(frozen=True)
 class Bucket:
-    """The address of a bucket, or of an Azure container; tasks carry it in place of clients and credentials."""
+    """A bucket, or an Azure container, with its objects by paths ``bucket/key``; methods mean what fsspec's do.
+
+    It holds no client and no credentials. Folders exist as parts of names only. Nothing is cached, since others write
+    to the same place.
+    """
 
     protocol: str
     name: str
@@ -61,92 +65,14 @@ class Bucket:
 
     def connect(self) -> Any:
         """Return this process's obstore client, with the credentials of the environment."""
-        return _client(self, frozenset(item for item in os.environ.items() if item[0].startswith(SETTINGS)))
-
-
-@functools.lru_cache(maxsize=64)
-def _client(bucket: Bucket, settings: frozenset[tuple[str, str]]) -> Any:
-    """Return an obstore client; ``settings`` only tells clients apart."""
-    from obstore.store import AzureStore, GCSStore, S3Store
-
-    options: dict[str, Any]
-    if bucket.protocol in S3:
-        endpoint, options = _s3_options()
-        kind: Any = S3Store
-    elif bucket.protocol in GCS:
-        endpoint = os.environ.get("STORAGE_EMULATOR_HOST", "")  # as Google's own libraries have it
-        account = {"gcs_base_url": endpoint, "disable_oauth": True} | dict.fromkeys(GCS_KEYS, "")
-        options = {"service_account_key": json.dumps(account)} if endpoint else {}
-        kind = GCSStore
-    else:
-        endpoint = os.environ.get("AZURE_STORAGE_ENDPOINT", "")
-        options = {"account_name": bucket.account}
-        kind = AzureStore
-    return kind(
-        bucket.name,
-        client_options={
-            "allow_http": endpoint.startswith("http:"),
-            "connect_timeout": timedelta(seconds=min(failures.timeout(), 10.0)),
-            "read_timeout": timedelta(seconds=failures.timeout()),
-            "timeout": timedelta(seconds=max(failures.patience(), failures.timeout())),
-        },
-        retry_config={
-            "max_retries": 5,
-            "retry_timeout": timedelta(seconds=min(REQUEST_SECONDS, failures.patience())),
-            "backoff": {
-                "init_backoff": timedelta(seconds=LIMITS.first_pause),
-                "max_backoff": timedelta(seconds=REQUEST_SECONDS),
-                "base": 2,
-            },
-        },
-        **options,
-    )
-
-
-def _s3_options() -> tuple[str, dict[str, Any]]:
-    """Return endpoint and options as Amazon's own tools determine them: by environment, profile or role."""
-    import boto3
-    from botocore.exceptions import BotoCoreError
-
-    with instead_of((BotoCoreError, ValueError), AccessError, f"Cannot reach S3: {failures.NO_CREDENTIALS}."):
-        meta = boto3.Session().client("s3", region_name=os.environ.get("AWS_REGION")).meta
-        endpoint = "" if meta.endpoint_url.endswith(".amazonaws.com") else meta.endpoint_url
-        options: dict[str, Any] = {"region": meta.region_name or "us-east-1", "endpoint": endpoint or None}
-        if os.environ.get("AWS_SKIP_SIGNATURE", "").lower() not in ("true", "1"):
-            _aws_credentials.cache_clear()
-            aws_credentials()
-            options["credential_provider"] = aws_credentials
-    return endpoint, options
-
-
-def aws_credentials() -> Any:
-    """Return Amazon's credentials; clients refer to this function, so that none of them holds a secret to pickle."""
-    return _aws_credentials()()
-
-
-@functools.cache
-def _aws_credentials() -> Callable[[], Any]:
-    from obstore.auth.boto3 import Boto3CredentialProvider
-
-    return Boto3CredentialProvider()
-
-
-class BucketFileSystem:
-    """The objects of a bucket, by paths ``bucket/key``; methods have the names and meaning of fsspec's.
-
-    Folders exist as parts of names only. Nothing is cached, since others write to the same place.
-    """
-
-    def __init__(self, bucket: Bucket) -> None:
-        self.bucket = bucket
-        self.protocol = next(names for names in (S3, GCS, AZURE) if bucket.protocol in names)
-        self.account_name = bucket.account
+        settings = frozenset(item for item in os.environ.items() if item[0].startswith(SETTINGS))
+        return _client(self, settings, failures.is_first_contact(f"{self.protocol}://{self.name}"))
 
     def _call(self, verb: str, path: str, operation: Callable[[Any, str], T]) -> T:
         """Return ``operation(client, key)``, repeated while it fails for reasons that pass."""
         key = path.partition("/")[2]
-        action = f"{verb} {self.bucket.protocol}://{path}"
-        return failures.patiently(action, lambda: operation(self.bucket.connect(), key))
+        action = f"{verb} {self.protocol}://{path}"
+        return failures.patiently(action, lambda: operation(self.connect(), key))
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
         """Return the bytes of an object, or of a range of it."""
@@ -201,7 +127,7 @@ class BucketFileSystem:
             page = client.list_with_delimiter(key or None)
             return [*page["common_prefixes"], *(entry["path"] for entry in page["objects"] if entry["path"] != key)]
 
-        return sorted(f"{self.bucket.name}/{name}" for name in self._listed(path, names) or ())
+        return sorted(f"{self.name}/{name}" for name in self._listed(path, names) or ())
 
     def find(self, path: str, detail: bool = True) -> dict[str, dict[str, Any]]:
         """Return sizes and etags of the object, or of all objects below a folder, by name."""
@@ -214,7 +140,7 @@ class BucketFileSystem:
             return below
 
         return {
-            f"{self.bucket.name}/{entry['path']}": {"size": entry["size"], "etag": entry["e_tag"], "type": "file"}
+            f"{self.name}/{entry['path']}": {"size": entry["size"], "etag": entry["e_tag"], "type": "file"}
             for entry in self._listed(path, entries) or ()
         }
 
@@ -261,15 +187,91 @@ class BucketFileSystem:
         self._call("remove", path, lambda client, key: client.delete(key))
 
 
+@functools.lru_cache(maxsize=64)
+def _client(bucket: Bucket, settings: frozenset[tuple[str, str]], is_first: bool) -> Any:
+    """Return an obstore client, which waits less for the first answer; ``settings`` only tells clients apart."""
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+    options: dict[str, Any]
+    if bucket.protocol in S3:
+        endpoint, options = _s3_options()
+        kind: Any = S3Store
+    elif bucket.protocol in GCS:
+        endpoint = os.environ.get("STORAGE_EMULATOR_HOST", "")  # as Google's own libraries have it
+        account = {"gcs_base_url": endpoint, "disable_oauth": True} | dict.fromkeys(GCS_KEYS, "")
+        options = {"service_account_key": json.dumps(account)} if endpoint else {}
+        kind = GCSStore
+    else:
+        endpoint = os.environ.get("AZURE_STORAGE_ENDPOINT", "")
+        options = {"account_name": bucket.account}
+        kind = AzureStore
+    answer = failures.timeout()
+    if is_first:
+        answer = min(answer, failures.FIRST_SECONDS)
+    return kind(
+        bucket.name,
+        client_options={
+            "allow_http": endpoint.startswith("http:"),
+            "connect_timeout": timedelta(seconds=min(answer, 10.0)),
+            "read_timeout": timedelta(seconds=answer),
+            "timeout": timedelta(seconds=max(failures.patience(), failures.timeout())),
+        },
+        retry_config={
+            "max_retries": 5,
+            "retry_timeout": timedelta(seconds=min(REQUEST_SECONDS, failures.patience())),
+            "backoff": {
+                "init_backoff": timedelta(seconds=LIMITS.first_pause),
+                "max_backoff": timedelta(seconds=REQUEST_SECONDS),
+                "base": 2,
+            },
+        },
+        **options,
+    )
+
+
+def _s3_options() -> tuple[str, dict[str, Any]]:
+    """Return endpoint and options as Amazon's own tools determine them: by environment, profile or role."""
+    import boto3
+    from botocore.exceptions import BotoCoreError
+
+    with instead_of((BotoCoreError, ValueError), AccessError, f"Cannot reach S3: {failures.NO_CREDENTIALS}."):
+        meta = boto3.Session().client("s3", region_name=os.environ.get("AWS_REGION")).meta
+        endpoint = "" if meta.endpoint_url.endswith(".amazonaws.com") else meta.endpoint_url
+        options: dict[str, Any] = {"region": meta.region_name or "us-east-1", "endpoint": endpoint or None}
+        if os.environ.get("AWS_SKIP_SIGNATURE", "").lower() not in ("true", "1"):
+            _aws_credentials.cache_clear()
+            aws_credentials()
+            options["credential_provider"] = aws_credentials
+    return endpoint, options
+
+
+def aws_credentials() -> Any:
+    """Return Amazon's credentials; clients refer to this function, so that none of them holds a secret to pickle."""
+    return _aws_credentials()()
+
+
+@functools.cache
+def _aws_credentials() -> Callable[[], Any]:
+    from obstore.auth.boto3 import Boto3CredentialProvider
+
+    return Boto3CredentialProvider()
+
+
 class _RangeFile(AbstractBufferedFile):
     """An object as a file, read range by range."""
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         end = min(end, self.size)
-        data = self.fs.cat_file(self.path, start, end)
-        if len(data) != end - start:
-            raise AccessError(f"Cannot read {self.path}: it became shorter while it was read.")
-        return data
+
+        def read() -> bytes:
+            data = self.fs.cat_file(self.path, start, end)
+            if len(data) != end - start:
+                raise EOFError
+            return bytes(data)
+
+        shorter = f"Cannot read {self.path}: it became shorter while it was read."
+        with instead_of(EOFError, AccessError, shorter):
+            return failures.undamaged(True, f"read {self.path}", read)
 
 
 class PatientFileSystem:
@@ -285,3 +287,12 @@ class PatientFileSystem:
     def _patiently(self, name: str, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
         action = f"{name} {self._protocol}://{args[0]}" if args else name
         return failures.patiently(action, functools.partial(method, *args, **options))
+
+
+def web_options(uri: str) -> dict[str, Any]:
+    """Return options of the web's file system, which waits half a minute for a connection; others have none."""
+    if not uri.startswith(("http://", "https://")):
+        return {}
+    from aiohttp import ClientTimeout
+
+    return {"client_kwargs": {"timeout": ClientTimeout(total=300, sock_connect=failures.FIRST_SECONDS / 2)}}

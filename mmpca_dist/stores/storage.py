@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import google_crc32c
 import numpy as np
@@ -36,7 +36,7 @@ from mmpca_dist.stores.addresses import (  # noqa: F401  (some for those who imp
     join,
     normalize,
 )
-from mmpca_dist.stores.remote_files import Bucket, BucketFileSystem, PatientFileSystem
+from mmpca_dist.stores.remote_files import Bucket, PatientFileSystem, web_options
 
 CHECKSUM = "checksum"
 """The key under which a JSON object holds the checksum of all its other keys."""
@@ -127,10 +127,9 @@ def filesystem(uri: str) -> tuple[Any, str]:
         if is_local(uri):
             return LocalFileSystem(), str(absolute_path(uri))
         if is_bucket(uri):
-            bucket, path = Bucket.of(uri)
-            return BucketFileSystem(bucket), path
+            return Bucket.of(uri)
         # Lists of files of the past are of no use: others write to the same place.
-        fs, path = url_to_fs(uri, use_listings_cache=False)
+        fs, path = url_to_fs(uri, use_listings_cache=False, **web_options(uri))
         return (fs if is_private(uri) else PatientFileSystem(fs, uri.partition("://")[0])), path
 
 
@@ -150,6 +149,12 @@ def exists(uri: str) -> bool:
     """Tell whether a file or folder is at ``uri``."""
     with reached(uri) as (fs, path):
         return bool(fs.exists(path))
+
+
+def is_file(uri: str) -> bool:
+    """Tell whether a file is at ``uri``, rather than a folder or nothing."""
+    with reached(uri) as (fs, path):
+        return bool(fs.exists(path) and not fs.isdir(path))
 
 
 def require(uri: str) -> None:
@@ -193,7 +198,8 @@ def write_json(uri: str, value: dict[str, Any]) -> None:
 def write_bytes(uri: str, data: bytes) -> None:
     """Write a whole object; on a local disk by a rename, so that readers never see half of it."""
     if is_local(uri):
-        write_pieces(uri, [data])
+        with writing(uri) as file:
+            file.write(data)
         return
     with reached(uri, "write") as (fs, path):
         if not is_bucket(uri):  # without folders, it would make a bucket
@@ -201,19 +207,21 @@ def write_bytes(uri: str, data: bytes) -> None:
         fs.pipe_file(path, data)
 
 
-def write_pieces(uri: str, pieces: Iterable[bytes]) -> None:
-    """Write an object piece by piece; if the pieces end with an error, no object is written."""
+@contextmanager
+def writing(uri: str) -> Iterator[IO[bytes]]:
+    """Yield a file of this machine that becomes the object at ``uri`` at the end, unless that is an error."""
     with reached(uri, "write") as (fs, path):
         if not is_local(uri):
             with TemporaryDirectory() as folder:
                 copy = str(Path(folder, "copy"))
-                write_pieces(copy, pieces)
+                with writing(copy) as file:
+                    yield file
                 fs.put_file(copy, path)
             return
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         with partial_of(Path(path)) as partial:
             with partial.open("wb") as file:
-                file.writelines(pieces)
+                yield file
             partial.replace(path)
 
 
@@ -296,15 +304,13 @@ def list_objects(uri: str) -> list[tuple[str, int, str]]:
     """Return (name, bytes, etag or modification time) of every object below ``uri``, sorted by name."""
     with reached(uri) as (fs, path):
         objects = _objects_at(fs, path)
+    for name, info in objects.items():
+        if info["type"] == "other":
+            refuse_pipe(name)
     root = path.rstrip("/") + "/"
-    return sorted(
-        (
-            name.removeprefix(root),
-            int(info.get("size") or 0),
-            str(info.get("etag") or info.get("mtime") or info.get("created") or ""),
-        )
-        for name, info in objects.items()
-    )
+    marks = {name: info.get("etag") or info.get("mtime") or info.get("created") for name, info in objects.items()}
+    sizes = {name: int(info.get("size") or 0) for name, info in objects.items()}
+    return sorted((name.removeprefix(root), sizes[name], str(mark or "")) for name, mark in marks.items())
 
 
 def names_in(uri: str) -> list[str]:
@@ -341,7 +347,9 @@ def _remove_objects(uri: str) -> None:
         list(pool.map(remove_object, _objects_at(fs, path)))  # raises what a thread has raised
     if not is_bucket(uri) and fs.isdir(path):
         entries = fs.find(path, withdirs=True, detail=True)
-        folders = {name for name, info in entries.items() if info["type"] == "directory" and _is_below(name, path)}
+        folders = {
+            name for name, info in entries.items() if info["type"] == "directory" and f"{name}/".startswith(f"{path}/")
+        }
         for folder in sorted(folders | {path}, reverse=True):
             fs.rmdir(folder)
 
@@ -352,11 +360,17 @@ def _objects_at(fs: Any, path: str) -> dict[str, dict[str, Any]]:
     Stores list names that begin with a prefix, so ``x`` may also list ``x1``: those are left out.
     """
     root = path.rstrip("/")
-    return {name: info for name, info in fs.find(path, detail=True).items() if _is_below(name, root)}
+    return {name: info for name, info in fs.find(path, detail=True).items() if f"{name}/".startswith(f"{root}/")}
 
 
-def _is_below(name: str, root: str) -> bool:
-    return name == root or name.startswith(f"{root}/")
+def move(uri: str, target: str) -> None:
+    """Give a file or folder another name in the same place."""
+    with reached(uri, "move") as (fs, path):
+        if is_local(uri):
+            Path(path).rename(filesystem(target)[1])
+        for name in _objects_at(fs, path) if not is_local(uri) else ():
+            fs.pipe_file(filesystem(target)[1] + name.removeprefix(path), fs.cat_file(name))
+            fs.rm_file(name)
 
 
 def remove_children(uri: str, names: Iterable[str]) -> None:

@@ -12,10 +12,11 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 from zarr.abc.store import ByteRequest, Store
+from zarr.codecs import Crc32cCodec
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.cpu import NDBuffer
 from zarr.errors import GroupNotFoundError
-from zarr.storage import FsspecStore, ObjectStore, WrapperStore
+from zarr.storage import FsspecStore, LocalStore, ObjectStore, WrapperStore
 
 from mmpca_dist.errors import DamageError, InputError, MmpcaError, instead_of
 from mmpca_dist.stores import failures, storage
@@ -23,7 +24,12 @@ from mmpca_dist.stores.addresses import check_address, is_bucket, is_local, is_r
 from mmpca_dist.stores.remote_files import Bucket
 
 T = TypeVar("T")
+CHECKED: dict[str, Any] = {"compressors": [Crc32cCodec()], "config": {"write_empty_chunks": True}}
+"""Options of an array that stores every chunk as it is, followed by its checksum."""
 DELETED_AT_ONCE = 64
+METADATA = ("zarr.json", ".zgroup", ".zarray", ".zattrs")
+STRANGE = (ValueError, TypeError, LookupError, RecursionError)
+"""Errors that damaged metadata raise: JSON, or settings, that are none."""
 ABSENT_OR_INVALID = (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError)
 """Reasons why an object that was written cannot be read, other than an address that is out of reach."""
 
@@ -42,13 +48,35 @@ def open_group(uri: str, mode: str = "r") -> zarr.Group:
             "directly in it."
         )
         damaged = f"Cannot read {uri}: its Zarr metadata is damaged ({{reason}}). Restore it."
-        strange = (ValueError, TypeError, LookupError, RecursionError)  # JSON, or settings, that are none
-        with instead_of(strange, InputError, damaged), instead_of(GroupNotFoundError, InputError, nothing):
-            if mode == "r" and is_remote(uri):
-                # Looking for all forms of groups at once would take four times as many requests.
-                with suppress(GroupNotFoundError):
-                    return zarr.open_group(location, mode="r", zarr_format=3, use_consolidated=False)
+        if mode != "r":
             return zarr.open_group(location, mode=mode, use_consolidated=False)  # type: ignore[arg-type]
+        with instead_of(STRANGE, InputError, damaged):
+            folder = location if isinstance(location, Path) else None
+            return _metadata(uri, folder, lambda: _opened(location, is_remote(uri), nothing))
+
+
+def _opened(location: Any, remote: bool, nothing: str) -> zarr.Group:
+    with instead_of(GroupNotFoundError, InputError, nothing):
+        if remote:
+            # Looking for all forms of groups at once would take four times as many requests.
+            with suppress(GroupNotFoundError):
+                return zarr.open_group(location, mode="r", zarr_format=3, use_consolidated=False)
+        return zarr.open_group(location, mode="r", use_consolidated=False)
+
+
+def member(group: zarr.Group, name: str) -> zarr.Array | zarr.Group | None:
+    """Return the member of a group of this name, or None where there is none; damaged remote metadata are read again.
+
+    Raises InputError for local ones that are neither a file nor a folder, which would be waited for.
+    """
+    folder = group.store.root / group.path / name if isinstance(group.store, LocalStore) else None
+    return _metadata(f"{group.path}/{name}", folder, lambda: group.get(name))
+
+
+def _metadata(name: str, folder: Path | None, read: Callable[[], T]) -> T:
+    for file in METADATA if folder is not None else ():
+        storage.refuse_pipe(storage.join(str(folder), file))
+    return failures.undamaged(folder is None, f"read the metadata of {name}", read, *STRANGE)
 
 
 def zarr_location(uri: str, read_only: bool = False) -> Any:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -30,6 +30,8 @@ class Batch:
     roles: Mapping[str, NDArray] = field(default_factory=dict)
     X: Any = None
     """The rows as methods see them, dense or CSR; None where they are not read."""
+    read_blocks: Callable[[int], Iterator[Any]] | None = None
+    """Reads the rows, so many at a time, where they are read by `blocks`."""
 
     @classmethod
     def of_arrays(cls, X: Any, table: Any = None, **roles: NDArray | None) -> Self:
@@ -73,10 +75,17 @@ class Batch:
         arrays = [self.roles[name] for name in ("covariates", "targets") if name in self.roles]
         return np.concatenate(arrays, axis=1) if len(arrays) > 1 else next(iter(arrays), None)
 
-    def take(self, positions: Any) -> Batch:
+    def blocks(self, size: int) -> Iterator[Self]:
+        """Yield the batch in blocks of at most ``size`` rows; X of the next one may overwrite that of the last."""
+        starts = range(0, len(self), size)
+        rows = (self.X[at : at + size] for at in starts) if self.read_blocks is None else self.read_blocks(size)
+        for at, X in zip(starts, rows, strict=True):
+            yield replace(self.take(slice(at, at + size)), start=self.start + at, X=X)
+
+    def take(self, positions: Any) -> Self:
         """Return some of the rows, without X."""
         roles = {name: each[positions] for name, each in self.roles.items()}
-        return Batch(self.table, self.start, self.rows[positions], self.at[positions], roles)
+        return type(self)(self.table, self.start, self.rows[positions], self.at[positions], roles)
 
 
 def joined_batches(batches: Sequence[Batch], start: int) -> Batch:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import AccessError, InputError, MmpcaError
 from mmpca_dist.stores import storage
 
 HASHED_BYTES = 16 << 20
@@ -54,6 +54,18 @@ class Watch:
                 raise InputError(
                     f"{uri} changed while it was read: {difference}. Start again once nothing writes to this data set."
                 )
+
+
+@contextmanager
+def unchanged(*addresses: str) -> Iterator[Callable[[], None]]:
+    """Yield a check, for the end, that objects did not change; an error that a change may explain becomes that."""
+    watch = Watch.of(addresses)
+    try:
+        yield lambda: watch.refuse_change(addresses)
+    except MmpcaError:
+        with suppress(AccessError):
+            watch.refuse_change(addresses)
+        raise
 
 
 def _states(address: str) -> Iterator[tuple[str, State]]:

@@ -69,10 +69,7 @@ def positions_of(columns: Sequence[str | int], names: Sequence[str] | None, n_fe
 
 
 def with_columns(source: Source, columns: Columns | None) -> Source:
-    """Return a source with the chosen columns alone; all where none are chosen.
-
-    Readers of named columns read no others, and have chosen by themselves.
-    """
+    """Return a source with the chosen columns alone, which readers of named columns have chosen themselves."""
     if columns is None or source.named_columns:
         return source
     names, width = source.feature_names, source.n_features
@@ -94,8 +91,8 @@ class SomeColumns(Source):
             feature_names=None if names is None else [names[i] for i in positions],
         )  # fmt: skip
         self._rows, self._positions = rows, np.asarray(positions)
-        self._edges = unit_edges(rows.chunk_edges, rows.row_bytes) if rows.n_rows else rows.chunk_edges
-        self._most = int(np.diff(self._edges).max(initial=0))
+        self._units = unit_edges(rows.chunk_edges, rows.row_bytes) if rows.n_rows else rows.chunk_edges
+        self._most = int(np.diff(self._units).max(initial=0))
         self.features, self.label, self.note = rows.features, rows.label, rows.note
 
     @property
@@ -128,7 +125,7 @@ class SomeColumns(Source):
         return min(self._rows.nnz, self.n_rows * self.n_features)
 
     def read(self, start: int, stop: int, out: NDArray | None = None) -> Any:
-        units = list(overlaps(self._edges, start, stop))
+        units = list(overlaps(self._units, start, stop))
         if self.sparse:
             pieces = [self._rows.read(first, last)[:, self._positions] for _, first, last in units]
             return vstack(pieces, format="csr").sorted_indices()

@@ -86,8 +86,9 @@ def _stretch(values: NDArray, start: int, stop: int) -> Known:
     return part, has_value(part) if part.ndim == 1 else np.ones(len(part), bool)
 
 
-def refuse_other_shape(values: NDArray, name: str) -> NDArray:
-    """Return values, shape (n,) or (n, 1); raise InputError for another shape."""
-    if values.ndim == 0 or values.shape[1:] not in ((), (1,)):
-        raise InputError(f"The values in {name} have shape {values.shape}; there must be one name or number a row.")
+def refuse_other_shape(values: Any, name: str) -> Any:
+    """Return values, or the header of a file of them, of shape (n,) or (n, 1); raise InputError for another shape."""
+    if not values.shape or values.shape[1:] not in ((), (1,)):
+        found = f"The values in {name} have shape {values.shape}"
+        raise InputError(f"{found}; there must be one name or number a row, shape (n,).")
     return values

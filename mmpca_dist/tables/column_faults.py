@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -17,10 +19,7 @@ YAML_WORDS = frozenset({"yes", "no", "on", "off", "true", "false", "null", "y", 
 
 
 def gaps_by_column(missing: Sequence[int] | NDArray, names: Sequence[str] | None) -> list[tuple[str, int]]:
-    """Return the columns of a table that lack values, and how many each: the worst first.
-
-    Indicators of one text lack the same values, which count once.
-    """
+    """Return the columns that lack values, and how many, the worst first; indicators of one text lack the same."""
     labels = (name.partition("=")[0] for name in names) if names else (f"column {j}" for j in range(len(missing)))
     lacking = {name: int(count) for name, count in zip(labels, missing, strict=False) if count}
     return sorted(lacking.items(), key=lambda pair: -pair[1])
@@ -30,8 +29,9 @@ def gaps_by_column(missing: Sequence[int] | NDArray, names: Sequence[str] | None
 class ColumnFault(Fault):
     """Why a column of a ``table`` is refused: what is wrong, and where, such as "text: 'red' in row 0 (line 2)".
 
-    Facts have its ``name``, or its number where it has none. The kind is ``text`` where numbers belong; ``gap``:
-    missing or infinite values; ``names``: a label or kept column with a cell that is no name.
+    Facts have its ``name``, or its number where it has none. The kind is ``text`` where numbers belong; ``words``:
+    numbers with other cells, of which ``words`` can be called missing, and in other ``notations``; ``gap``: missing or
+    infinite values; ``names``: a label or kept column with a cell that is no name.
     """
 
     @classmethod
@@ -50,25 +50,29 @@ class ColumnFault(Fault):
 
 
 def refusal(uri: str, faults: Sequence[Fault], dropped: Sequence[str] = (), remedy: str = "") -> ColumnError:
-    """Return the error that names all columns that cannot be used, and says how to leave them out.
-
-    ``dropped`` are left out already. ``remedy`` is another way of an ingest.
-    """
+    """Return the error that names all unusable columns, and how to leave them out besides those ``dropped``."""
     shared = {"table": uri, "dropped": dropped, "remedy": remedy}
     return ColumnError(*(ColumnFault(fault.text, {**fault.facts, **shared}, fault.kind) for fault in faults))
 
 
 def _advice(faults: Sequence[Fault], asker: Asker) -> list[str]:
     if asker.estimator:
-        return ["drop or encode such columns"]
+        advice = [_conversion(fault.facts) for fault in faults if fault.kind == "words"]
+        return [*filter(None, advice[:1]), "drop or encode such columns"]
     command, kinds = asker.settings == "options", {fault.kind for fault in faults}
     features = [fault.facts["name"] for fault in faults if fault.kind != "names"]
     advice = []
     if features:
         left_out = _leaving_out(features[:MAX_OPTIONS], faults[0].facts["dropped"], asker)
         advice.append(f"leave out columns that are no features: {left_out}")
-    if command and "text" in kinds:
-        texts = [fault.facts["name"] for fault in faults if fault.kind == "text"][:MAX_LISTED]
+    words = dict.fromkeys(word for fault in faults for word in fault.facts.get("words", ()))
+    if words:
+        gaps = Setting("missing_values", list(words)).said(asker) if asker.settings != "keys" else _listed(words)
+        advice.append(f"let such cells be missing: {gaps}, with {Setting('missing', 'mean').said(asker)}")
+    if any("a decimal comma" in fault.facts.get("notations", ()) for fault in faults):
+        advice.append(f"read a decimal comma: {Setting('decimal', ',').said(asker)}")
+    if command and kinds & {"text", "words"}:
+        texts = [fault.facts["name"] for fault in faults if fault.kind in ("text", "words")][:MAX_LISTED]
         advice.append(f"keep columns of names with the rows: {Setting('keep', texts).said(asker)}")
     if command and features:
         itself = "run on the table itself, which may hold text and, with dataset.missing=mean, gaps"
@@ -80,6 +84,15 @@ def _advice(faults: Sequence[Fault], asker: Asker) -> list[str]:
     return advice
 
 
+def _conversion(facts: Mapping[str, Any]) -> str:
+    """Return what makes numbers of a column of a data frame; nothing where a notation prevails that pandas lacks."""
+    column = f"X[{facts['name']!r}]"
+    if facts["words"] or not facts["notations"]:
+        return f"convert numbers: {column} = pd.to_numeric({column}, errors='coerce')"
+    commas = facts["notations"] == ["a decimal comma"]
+    return f"convert numbers: {column} = {column}.str.replace(',', '.').astype(float)" if commas else ""
+
+
 def _capital(sentence: str) -> str:
     return sentence[0].upper() + sentence[1:]
 
@@ -88,10 +101,14 @@ def _leaving_out(names: Sequence[str], dropped: Sequence[str], asker: Asker) -> 
     """Return what leaves columns out."""
     if asker.settings != "keys":
         return Setting("drop", [*(dropped if asker.settings == "keywords" else []), *names]).said(asker)
-    listed = ",".join(f'"{name}"' if _is_delicate(name) else name for name in [*dropped, *names])
-    return f"--set {shlex.quote(f'dataset.drop=[{listed}]')}"
+    return _listed([*dropped, *names], "drop")
+
+
+def _listed(names: Iterable[str], setting: str = "missing_values") -> str:
+    listed = ",".join(json.dumps(name, ensure_ascii=False) if _is_delicate(name) else name for name in names)
+    return f"--set {shlex.quote(f'dataset.{setting}=[{listed}]')}"
 
 
 def _is_delicate(name: str) -> bool:
     """Tell whether a name must be quoted in a list in YAML."""
-    return not name.replace("_", "a").isalnum() or not name[0].isalpha() or name.lower() in YAML_WORDS
+    return not name.replace("_", "a").isalnum() or not name[:1].isalpha() or name.lower() in YAML_WORDS

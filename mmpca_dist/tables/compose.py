@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.faults import Setting
 from mmpca_dist.stores import storage
+from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.chosen_columns import Columns, with_columns
 from mmpca_dist.tables.column import Column
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.readers.formats import Request, format_of, open_source, refuse_missing_names
 from mmpca_dist.tables.readers.npy import npy_column
-from mmpca_dist.tables.roles import KNOWN, LABEL, ROLES, WEIGHT, Role, says_none
+from mmpca_dist.tables.roles import KNOWN, LABEL, ROLES, Role, says_none
 from mmpca_dist.tables.source import Source
 
 FILE = ".npy"
@@ -23,10 +26,7 @@ FILE = ".npy"
 
 
 class Play(NamedTuple):
-    """A role, the name of the column that plays it, and the column, which is None for that of the labels.
-
-    ``option`` is what a look asks for, or, where it ``knows`` that, what a look has left.
-    """
+    """A role, the name of its column, the column (None: of the labels), and what a look asks for, or has left."""
 
     role: Role
     name: str = ""
@@ -46,22 +46,34 @@ def label_plays(unlabelled: str = "refuse", value: str | int | None = None) -> l
     return [*known, Play(LABEL)]
 
 
-def compose(source: Source, plays: Iterable[Play]) -> Dataset:
-    """Return the rows of a source that are left once columns play their roles, each of which is looked at once."""
-    rows, columns = Dataset.of(source), dict[str | None, Column]()
-    for play in plays:
+def compose(source: Source, plays: Iterable[Play], idle: Collection[Any] = ()) -> Dataset:
+    """Return the rows that are left once columns play their roles; text of classes that are ``idle`` has no levels."""
+    rows, columns, plays = Dataset.of(source), dict[str | None, Column](), list(plays)
+    settings = {play.column: Setting(play.role.setting) for play in plays}
+    last = max((number for number, play in enumerate(plays) if play.role.keeps), default=-1)
+    for number, play in enumerate(plays):
         if play.column not in columns:
-            columns[play.column] = column_of(source, play.column, Setting(play.role.setting))
+            columns[play.column] = column_of(source, play.column, settings[play.column])
         column = columns[play.column]
         if play.role is KNOWN and column.missing is not None and says_none(column.missing.fill, play.option[1]):
             columns[play.column] = replace(column, missing=None)
         look = play.option if play.knows else play.role.look(rows, column, play.name, play.option)
         rows = rows.with_look(play.role, column, look, play.name)
-        if play.role is WEIGHT:
-            source = source.with_levels_of(rows.value_batches("weight"))
-            base = replace(rows.base, n_features=source.n_features, feature_names=source.feature_names)
-            rows = replace(rows, source=source, base=base)
-    return rows
+        if number == last and (rows.kept is not None or rows.columns_into("weight")) and not idle:
+            rows = _with_levels_of(rows, source, rows.value_batches("weight"))
+    return _with_levels_of(rows, source, _counting(rows, {str(label) for label in idle})) if idle else rows
+
+
+def _with_levels_of(rows: Dataset, source: Source, batches: Iterable[Batch]) -> Dataset:
+    source = source.with_levels_of(batches)
+    base = replace(rows.base, n_features=source.n_features, feature_names=source.feature_names)
+    return replace(rows, source=source, base=base)
+
+
+def _counting(rows: Dataset, idle: set[str]) -> Iterator[Batch]:
+    """Yield the rows with their weights, but those whose label is among ``idle`` ones."""
+    for batch in rows.value_batches("weight", "label"):
+        yield batch.take(np.flatnonzero([str(label) not in idle for label in batch.label.tolist()]))
 
 
 def side_settings(plays: Iterable[Play]) -> dict[str, Setting]:
@@ -90,19 +102,11 @@ def column_of(source: Source, name: str | None, setting: Setting | str) -> Colum
 
 
 def open_dataset(
-    uri: str | os.PathLike,
-    *,
-    features: str | None = None,
-    label: str | None = None,
-    drop: Sequence[str] = (),
-    beside: Mapping[str, Setting | str] | None = None,
-    missing_chunks: str | None = None,
-    missing: str = "refuse",
-    encode: bool = False,
-    unlabelled: str = "refuse",
-    columns: Columns | None = None,
-    unlabelled_value: str | int | None = None,
-) -> Dataset:
+    uri: str | os.PathLike, *, features: str | None = None, label: str | None = None, drop: Sequence[str] = (),
+    beside: Mapping[str, Setting | str] | None = None, missing_chunks: str | None = None, missing: str = "refuse",
+    encode: bool = False, unlabelled: str = "refuse", columns: Columns | None = None,
+    unlabelled_value: str | int | None = None, missing_values: Sequence[str] = (), decimal: str | None = None,
+) -> Dataset:  # fmt: skip
     """Open a labelled data set; reads only metadata.
 
     Parameters
@@ -138,6 +142,11 @@ def open_dataset(
         The features to take, in this order: names or numbers from 0, or the address of a file with one of them a line.
     unlabelled_value : str or int, optional
         A label that says that a row has none.
+    missing_values : sequence of str
+        Words for missing values, of Zarr and AnnData in text alone, besides empty text and those that pandas knows. In
+        Parquet and Arrow, a column of text whose other cells are numbers is one of numbers with these or ``decimal``.
+    decimal : {".", ","}, optional
+        The decimal mark of such numbers.
 
     Returns
     -------
@@ -161,6 +170,7 @@ def open_dataset(
         Request(
             storage.normalize(uri), os.fspath(uri), features, label, drop=drop, beside=beside or {},
             missing_chunks=missing_chunks, missing=missing, encode=encode, unlabelled=unlabelled, columns=columns,
+            missing_values=tuple(map(str, missing_values)), decimal=decimal,
         )
     )  # fmt: skip
     return compose(source, label_plays(unlabelled, unlabelled_value))
@@ -168,14 +178,9 @@ def open_dataset(
 
 def open_rows(
     uri: str | os.PathLike,
-    *,
-    features: str | None = None,
-    label: str | None = None,
-    missing: str = "refuse",
-    names: list[str] | None = None,
-    labelled: bool = False,
-    unlabelled: str = "refuse",
-) -> Source:
+    *, features: str | None = None, label: str | None = None, missing: str = "refuse", names: list[str] | None = None,
+    labelled: bool = False, unlabelled: str = "refuse", missing_values: Sequence[str] = (),
+) -> Source:  # fmt: skip
     """Open rows that may have no labels, such as those that a model has projected.
 
     Parameters are as for ``open_dataset``, and a ``label`` that is named must be there. ``names`` are the columns of
@@ -185,7 +190,7 @@ def open_rows(
     return open_source(
         Request(
             storage.normalize(uri), os.fspath(uri), features, label, labelled or label is not None, names,
-            missing=missing, unlabelled=unlabelled,
+            missing=missing, unlabelled=unlabelled, missing_values=tuple(map(str, missing_values)),
         )
     )  # fmt: skip
 
@@ -195,7 +200,7 @@ def request_of(section: Any, uri: str, **others: Any) -> Request:
     request = Request(
         storage.normalize(uri), uri, section.features, section.outcome, drop=section.drop, encode=True,
         missing_chunks=section.missing_chunks, missing=section.missing, unlabelled=section.unlabelled,
-        columns=section.columns,
+        columns=section.columns, missing_values=section.missing_values, decimal=section.decimal,
     )  # fmt: skip
     return replace(request, **others)
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, some_names
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.tables.column import Column, Known
 from mmpca_dist.tables.labels import distinct_labels
+from mmpca_dist.tables.plain_arrays import plain
 from mmpca_dist.tables.values import Place, SeenRows, names, numbers
+
+BY_NAME = "by name"
+"""In the place of covariates: those of the table that the rows are in."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ class Covariate:
 
 
 def given_covariates(values: Any, n_rows: int, counting: NDArray[np.bool_] | None = None) -> dict[str, NDArray]:
-    """Return covariates in memory, of shape (n,) or (n, q), or a data frame, by name.
+    """Return covariates in memory, of shape (n,) or (n, q), or a data frame or a dict of columns, by name.
 
     ``counting`` tells which of the rows that they are given for are among the ``n_rows``.
     """
@@ -116,9 +120,29 @@ def given_covariates(values: Any, n_rows: int, counting: NDArray[np.bool_] | Non
     return columns
 
 
+def columns_beside(table: Any, covariates: Sequence[Covariate]) -> Any:
+    """Return the columns of a table that a model's covariates name, in their order, as a table.
+
+    Raises InputError where one is not there.
+    """
+    columns = getattr(table, "columns", ())
+    stored = {str(name): name for name in columns if np.ndim(name) == 0}
+    stored = {f"obs/{name}": own for name, own in stored.items()} | stored  # as Zarr groups of AnnData name them
+    lacking = [each.name for each in covariates if each.name not in stored]
+    if lacking:
+        raise InputError(
+            f"The model was fitted with the covariates {some_names([each.name for each in covariates])}, and X has no "
+            f"column {lacking[0]!r}. Give those of the rows as covariates=..., or say covariates=None to project the "
+            "rows as they are."
+        )
+    return table[[stored[each.name] for each in covariates]]
+
+
 def _by_name(values: Any) -> dict[str, NDArray]:
-    if hasattr(values, "columns") and len(values.columns):
-        return {str(name): np.asarray(values[name]) for name in values.columns}
+    values = plain(values, "covariates")
+    columns = list(values) if isinstance(values, Mapping) else getattr(values, "columns", ())
+    if len(columns):
+        return {str(name): np.asarray(plain(values[name], str(name))) for name in columns}
     array = np.asarray(values)
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or not array.shape[1]:

@@ -244,6 +244,8 @@ class Dataset(Table):
             parts = [column.read(0, 0)] if not len(rows) else []
             for begin, end, places in windows(rows, self.source):
                 values, there = column.read(begin, end)
+                if len(values) != end - begin:
+                    raise InputError(f"{column.place} has {len(values)} of the values of rows {begin} to {end - 1}.")
                 parts.append((values, there) if len(places) == end - begin else (values[places], there[places]))
             values, there = (
                 np.concatenate([part[i] for part in parts]) if len(parts) > 1 else parts[0][i] for i in (0, 1)
@@ -254,6 +256,16 @@ class Dataset(Table):
     def read(self, start: int, stop: int, out: NDArray | None = None) -> Any:
         """Return rows ``start`` to ``stop`` as methods see them, widened or adjusted, dense or CSR."""
         return self.batch(start, stop, roles=(), out=out).X
+
+    @property
+    def by_blocks(self) -> bool:
+        """Whether the rows are those of their source, which is read by blocks."""
+        as_stored = self.kept is None and self.mapped is None and self.form is None
+        return as_stored and not self.sparse and not self.reads_ahead and self.source.by_blocks
+
+    def blocks(self, start: int, stop: int, out: NDArray) -> Iterator[NDArray]:
+        """Yield rows ``start`` to ``stop``, as many at a time as ``out`` holds, which the next ones overwrite."""
+        return self.source.blocks(start, stop, out)
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         """Return rows ``start`` to ``stop`` as a C-ordered array (stop - start, n_features); ``out`` may be filled."""

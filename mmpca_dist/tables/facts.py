@@ -75,9 +75,14 @@ class Table:
         """Number of stored values: all values of dense rows."""
         return self.n_rows * self.n_features
 
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether passes read the next unit while they work on one, as reading waits for others."""
+        return self.facts.kind == "remote"
+
     def reading_bytes(self, n_rows: int) -> int:
-        """Return the bytes held while ``n_rows`` dense rows are read, the rows included."""
-        return int(n_rows * self.row_bytes * (1 + self.facts.read_overhead))
+        """Return the bytes held while ``n_rows`` dense rows are read, with these and those that are read ahead."""
+        return int(n_rows * self.row_bytes * (1 + self.facts.read_overhead + self.reads_ahead))
 
     def sparse_bytes(self, n_rows: int) -> int:
         """Return the most bytes held while ``n_rows`` rows are read in CSR form, the rows included."""

@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_array, check_X_y, validate_data
 from mmpca_dist.errors import InputError, RowTypeError, did_you_mean
 from mmpca_dist.faults import Asker, Setting, asking, who_asks
 from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.plain_arrays import is_from, plain
 
 ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric"}
 LONGEST = 320
@@ -49,6 +50,7 @@ class ForeignTable:
 def as_table(X: Any) -> Any:
     """Return a ``ForeignTable``, or what scikit-learn knows: an array, a pandas data frame, a scipy.sparse matrix."""
     _refuse_lazy_frame(X, "X")
+    X = plain(X, "X")
     if isinstance(X, Dataset):
         return ForeignTable(X, _sample(X.n_features, X.dtype, X.feature_names))
     if is_from(X, "anndata"):
@@ -60,9 +62,9 @@ def as_table(X: Any) -> Any:
     return _of_array(X, None) if dask.is_dask_collection(X) else X
 
 
-def labels_of(y: Any, X: Any = None) -> Any:
-    """Return labels, or targets, as an array or a Dask array; ``y`` may name a column of AnnData's ``obs``."""
-    _refuse_lazy_frame(y, "y")
+def labels_of(y: Any, X: Any = None, name: str = "y") -> Any:
+    """Return labels, targets or weights as an array or a Dask array; ``y`` may name a column of AnnData's ``obs``."""
+    _refuse_lazy_frame(y, name)
     if isinstance(y, str) and is_from(X, "anndata"):
         if y not in X.obs:
             columns = [str(name) for name in X.obs.columns]
@@ -73,9 +75,7 @@ def labels_of(y: Any, X: Any = None) -> Any:
         if y in columns:
             raise InputError(f"y is the name {y!r}: give the labels themselves, X[{y!r}], and X without that column.")
         raise InputError(f"X has no column {y!r}.{did_you_mean(y, columns)}")
-    if is_from(y, "xarray"):
-        return y.data
-    return y.to_dask_array() if hasattr(y, "to_dask_array") else y
+    return plain(y.data if is_from(y, "xarray") else y, name)
 
 
 def check_header(estimator: Any, X: ForeignTable, *, reset: bool) -> None:
@@ -132,7 +132,8 @@ def naming(estimator: Any, X: Any) -> Iterator[None]:
             fault = None if reason.startswith("Input y") else _fault(estimator, X)
             what = f"{reason}." if fault is None else f"{fault}. Rows must hold finite numbers ({reason})."
             if fault is not None and "NaN" in fault:
-                what = f"{fault}. Fill or drop such values{', or set {filled}' * hasattr(estimator, 'missing')}."
+                fills = hasattr(estimator, "missing") and not issparse(X)
+                what = f"{fault}. Fill or drop such values{', or set {filled}' * fills}."
             raise kind(what, filled=Setting("missing", "mean")) from None
 
 
@@ -144,7 +145,13 @@ def _begin(message: str) -> str:
 
 def _fault(estimator: Any, X: Any) -> str | None:
     """Return where rows in memory first hold what is no finite number, in words; None where that is unknown."""
-    if issparse(X) or len(getattr(X, "shape", ())) != 2:
+    if len(getattr(X, "shape", ())) != 2:
+        return None
+    if issparse(X):
+        rows, names = csr_array(X), getattr(estimator, "feature_names_in_", range(X.shape[1]))
+        for at in np.flatnonzero(~np.isfinite(rows.data))[:1]:
+            value, row = str(rows.data[at]).replace("nan", "NaN"), np.searchsorted(rows.indptr, at, side="right") - 1
+            return f"column {names[rows.indices[at]]!r} of X has {value} in row {row}"
         return None
     for j, name in enumerate(getattr(X, "columns", range(X.shape[1]))):
         column = pd.Series(np.asarray(X.iloc[:, j] if hasattr(X, "iloc") else X[:, j]))
@@ -159,11 +166,6 @@ def _fault(estimator: Any, X: Any) -> str | None:
     return None
 
 
-def is_from(value: Any, library: str) -> bool:
-    """Tell whether an object's class, or one of its bases, is of a library."""
-    return any(kind.__module__.partition(".")[0] == library for kind in type(value).__mro__)
-
-
 def _refuse_lazy_frame(value: Any, name: str) -> None:
     if is_from(value, "polars") and hasattr(value, "collect"):
         raise InputError(f"{name} is a polars {type(value).__name__}, a query that has not run: pass {name}.collect().")
@@ -175,6 +177,7 @@ def _sample(n_features: int, dtype: np.dtype, names: Any) -> Any:
 
 
 def _named(rows: NDArray | da.Array | csr_array, names: list[str] | None) -> Any:
+    rows = plain(rows, "X")
     if dask.is_dask_collection(rows):
         return _of_array(rows, names)
     if names is None:
@@ -206,14 +209,15 @@ def _of_frame(X: Any) -> ForeignTable:
             f"Column {texts[0]!r} of X has type {X.dtypes[texts[0]]}; features must be numbers. Encode it as "
             "numbers, or leave it out."
         )
-    plain = all(isinstance(kind, np.dtype) for kind in X.dtypes)
-    dtype = np.result_type(*X.dtypes) if plain else np.dtype(np.float64)
+    numpy_only = all(isinstance(kind, np.dtype) for kind in X.dtypes)
+    dtype = np.result_type(*X.dtypes) if numpy_only else np.dtype(np.float64)
     rows = X if (X.dtypes == dtype).all() else X.map_partitions(_as_numbers, dtype, meta=_as_numbers(X._meta, dtype))
-    return ForeignTable(rows.to_dask_array(), _as_numbers(X._meta_nonempty.iloc[:1], dtype), X.index)
+    return ForeignTable(plain(rows.to_dask_array(), "X"), _as_numbers(X._meta_nonempty.iloc[:1], dtype), X.index)
 
 
 def _as_numbers(frame: pd.DataFrame, dtype: np.dtype) -> pd.DataFrame:
-    """Return columns of several types as one type, with NaN for missing values."""
+    """Return columns of several types as one type, which holds what they hold, with NaN for missing values."""
+    dtype = np.result_type(dtype, *(kind for kind in frame.dtypes if isinstance(kind, np.dtype)))
     return pd.DataFrame(frame.to_numpy(dtype, na_value=np.nan), frame.index, frame.columns)
 
 

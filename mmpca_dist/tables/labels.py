@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -15,19 +16,19 @@ from mmpca_dist.tables.memory_limits import refuse_larger
 
 NAME_CHARACTERS = 1000
 """Longer labels than this are texts, or what follows a quote that is not closed."""
+NOT_UTF8 = "Labels in {} are bytes that are not UTF-8. Convert them to text first."
 
 
 def label_array(y: Any, where: str) -> NDArray:
-    """Return labels as an array; Python's objects are checked before NumPy or scikit-learn meet them.
-
-    NumPy makes texts of numbers that are among texts.
-    """
+    """Return labels as an array; objects are checked before NumPy, which makes texts of numbers among texts."""
     if isinstance(y, list | tuple):
         values = np.asarray(y, dtype=object)
         refuse_texts(values.ravel().tolist(), f"Labels in {where}")
-        y = values if any(isinstance(value, str) for value in values.ravel()) else y
+        y = values if any(isinstance(value, str | bytes) for value in values.ravel()) else y
     y = np.asarray(y)
-    return _of_one_type(y, where) if y.dtype.kind == "O" and y.ndim == 1 else y
+    with instead_of(UnicodeDecodeError, InputError, NOT_UTF8.format(where)):
+        y = np.char.decode(y, "utf-8") if y.dtype.kind == "S" else y
+    return _of_one_type(y, where) if y.dtype.kind in "OT" and y.ndim == 1 else y
 
 
 def normalize_labels(y: Any, where: str) -> NDArray:
@@ -54,10 +55,6 @@ def normalize_labels(y: Any, where: str) -> NDArray:
                 "be classes: integers or strings. A run takes numbers to predict as dataset.target."
             )
         return y.astype(np.int64)
-    if kind == "S":
-        text = f"Labels in {where} are bytes that are not UTF-8. Convert them to text first."
-        with instead_of(UnicodeDecodeError, InputError, text):
-            return np.char.decode(y, "utf-8")
     if kind in "OT":
         return _of_one_type(y, where)
     raise InputError(f"Labels in {where} have type {y.dtype}; they must be integers or strings.")
@@ -72,6 +69,9 @@ def of_codes(codes: NDArray, names: NDArray) -> tuple[NDArray, NDArray[np.bool_]
 def _of_one_type(y: NDArray, where: str) -> NDArray:
     """Return labels that are Python's objects, shape (n,), as integers, booleans or strings."""
     values = [v.item() if isinstance(v, np.generic) else v for v in y.tolist()]
+    with instead_of(UnicodeDecodeError, InputError, NOT_UTF8.format(where)):
+        values = [v.decode() if isinstance(v, bytes) else v for v in values]
+    values = [int(v) if isinstance(v, Decimal) and v == v // 1 else v for v in values]
     kinds = {type(v).__name__ for v in values if isinstance(v, str | int | float) and v == v}
     if len(kinds) > 1 and kinds != {"float", "int"}:
         raise InputError(f"Labels in {where} mix {' and '.join(sorted(kinds))}; use one type.")
@@ -79,6 +79,12 @@ def _of_one_type(y: NDArray, where: str) -> NDArray:
     if bad is not None:
         raise InputError(f"Label {y[bad]!r} at position {bad} of {where} is neither a string nor an integer.")
     refuse_texts(values, f"Labels in {where}")
+    if values and all(type(value) is int for value in values):
+        if (whole := _whole_numbers(values)) is not None:
+            return whole
+        raise InputError(
+            f"Labels in {where} hold numbers such as {max(values, key=abs)}, beyond 64 bits: make them text."
+        )
     return text_array(values, f"Labels in {where}")
 
 
@@ -86,15 +92,24 @@ def distinct_labels(values: list[Any]) -> NDArray:
     """Return distinct labels, which are of one type, as an array; integers that no 64-bit type holds become strings."""
     if not all(type(value) is int for value in values):
         return text_array(values, "The distinct labels")
+    whole = _whole_numbers(values)
+    return np.asarray([str(value) for value in values]) if whole is None else whole
+
+
+def _whole_numbers(values: list[int]) -> NDArray | None:
+    """Return integers as an array; None where no 64-bit type holds them."""
     for kind in (np.int64, np.uint64):  # without a type NumPy makes floats of some lists, which lose digits
         with suppress(OverflowError):
             return np.asarray(values, kind)
-    return np.asarray([str(value) for value in values])
+    return None
 
 
 def text_array(values: list[Any], what: str) -> NDArray:
     """Return labels as an array, in which each takes as many bytes as the longest; refuse one that does not fit."""
-    longest = max((len(value) for value in values if isinstance(value, str)), default=0)
+    texts = [value for value in values if isinstance(value, str)]
+    longest = max(map(len, texts), default=0)
+    if nul := next((text for text in texts if text.endswith("\0")), ""):
+        raise InputError(f"{what} hold {nul!r}: arrays of text lose NUL characters at the end. Give it another name.")
     refuse_larger(4 * longest * len(values), what, "Give the classes shorter names")
     return np.asarray(values)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ RARE = 0.001
 """Levels of a smaller share of the rows are joined."""
 MOSTLY, FEWEST_ROWS = 0.5, 20
 """Columns are of no use that lack a larger share of their values, or whose text is new in more rows."""
+MANY = 50
+"""A column that makes more indicators is named."""
 JOINED = "(rare)"
 """The name of joined levels."""
 
@@ -108,6 +110,13 @@ def mostly_new_note(counts: Mapping[str, Mapping[str, int]]) -> str | None:
     names = [name for name, rows in counts.items() if len(rows) > max(MOSTLY * sum(rows.values()), FEWEST_ROWS)]
     what = "Text is new in most rows, and has an indicator for each value"
     return f"{what}: {some_names(names)}. Leave such columns out." if names else None
+
+
+def notes_on_many(levels: Iterable[Levels]) -> list[str]:
+    """Return a note on columns of text that make many indicators each."""
+    many = [f"{each.name} ({len(each.names):,})" for each in levels if len(each.names) > MANY]
+    what = f"Columns of text that make more than {MANY} indicators each"
+    return [f"{what}: {', '.join(many)}. Leave out those that are no features."] if many else []
 
 
 def unseen_note(levels: Sequence[Levels], counts: Mapping[str, Mapping[str, int]], uri: str) -> str | None:

@@ -62,7 +62,8 @@ def refuse_absurd(where: str, shape: Sequence[int], itemsize: int, *, sparse: bo
 def check_table(where: str, shape: tuple[int, ...], dtype: np.dtype, *, sparse: bool = False) -> None:
     """Refuse anything but a table of numbers."""
     if len(shape) != 2:
-        raise InputError(f"The rows of {where} have shape {shape}; they must have shape (n, d).")
+        flat = f": one row each, such as X.reshape({shape[0]}, -1)" if len(shape) > 2 else ""
+        raise InputError(f"The rows of {where} have shape {shape}; they must have shape (n, d){flat}.")
     if shape[1] == 0:
         raise InputError(f"The rows of {where} have no columns.")
     if dtype.kind not in "fiub":

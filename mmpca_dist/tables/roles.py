@@ -137,15 +137,10 @@ def _may_lack(section: Any) -> Sequence[Asked]:
 
 KNOWN = Role("known", "known", _labelled, _may_lack, keeps=lambda known: known, why_left_out="none has a label")
 
-
-def _label(known: Known, place: Place, look: None) -> NDArray:
-    values, there = known
-    if not there.all():
-        raise place.no_value(there, "label")
-    return normalize_labels(values, place.where)
-
-
-LABEL = Role("label", "label", _label, lambda section: [] if section.target else [("", None, None)])
+LABEL = Role(
+    "label", "label", lambda known, place, look: names(known, place, "label"),
+    lambda section: [] if section.target else [("", None, None)],
+)  # fmt: skip
 
 
 def _product(before: NDArray | None, now: NDArray) -> NDArray:

@@ -76,10 +76,7 @@ def too_many(rows: Dataset, keep: str | Sequence[str]) -> int:
 
 
 def kept_columns(rows: Dataset, keep: str | Sequence[str]) -> dict[str, Column]:
-    """Return the columns that ``keep`` names, or ``all`` that stand beside features and labels; metadata are read.
-
-    None of the latter where they are `too_many`.
-    """
+    """Return the columns that ``keep`` names, or ``all`` beside features and labels, none of these if `too_many`."""
     stored = rows.stored
     names = [] if too_many(rows, keep) else list(stored.beside_names if keep == "all" else keep)
     if stored.label is not None and not rows.has_labels and stored.label not in names:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import AccessError, InputError, instead_of
+from mmpca_dist.errors import AccessError, InputError, MmpcaError
 from mmpca_dist.faults import Setting
-from mmpca_dist.stores import storage
+from mmpca_dist.stores import failures, storage
 from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.column import Column
 from mmpca_dist.tables.facts import Table
-from mmpca_dist.tables.spans import chunk_of, grain_edges
+from mmpca_dist.tables.spans import chunk_edges, chunk_of, grain_edges
 
 
 class Source(Table, ABC):
@@ -41,13 +41,18 @@ class Source(Table, ABC):
     """The few columns that hold nearly all of the scatter, with their shares, where the table records them."""
     beside_names: Sequence[str] = ()
     """The stored columns that are neither features nor labels."""
+    _chunk_rows: int | None = None
+    """Rows of a chunk of a regular grid; None of other grids, and of rows that can be cut anywhere."""
+    _edges: NDArray[np.int64] | None = None
+    """The edges of chunks of an irregular grid."""
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
-        """Row numbers where chunks begin, and the number of rows at the end; strictly increasing.
-
-        By default those of rows that can be cut anywhere.
-        """
+        """Row numbers where chunks begin, and the number of rows at the end; strictly increasing."""
+        if self._edges is not None:
+            return self._edges
+        if self._chunk_rows is not None:
+            return chunk_edges(self.n_rows, self._chunk_rows)
         return grain_edges(self.n_rows, self.row_bytes)
 
     @abstractmethod
@@ -56,6 +61,17 @@ class Source(Table, ABC):
 
         ``out``, of that shape and of the type of the rows, may be filled and returned.
         """
+
+    @property
+    def by_blocks(self) -> bool:
+        """Whether `blocks` of a chunk take no longer than all of it at once."""
+        return False
+
+    def blocks(self, start: int, stop: int, out: NDArray) -> Iterator[NDArray]:
+        """Yield rows ``start`` to ``stop``, as many at a time as ``out`` holds, which the next ones overwrite."""
+        for first in range(start, stop, len(out)):
+            last = min(first + len(out), stop)
+            yield self.read(first, last, out[: last - first])
 
     def column(self, name: str | None, setting: Setting | str) -> Column:
         """Return a stored column; None is the label.
@@ -104,7 +120,13 @@ class Source(Table, ABC):
         return f"rows {start} to {stop - 1} of {self.uri}"
 
 
-def readable(what: str) -> AbstractContextManager[None]:
+@contextmanager
+def readable(what: str) -> Iterator[None]:
     """Turn any error of a store or codec, which raise many types for damaged data, into one sentence."""
-    remedy = "The data are damaged or out of reach: restore them from their source."
-    return instead_of(Exception, AccessError, f"Cannot read {what}: {{reason}}. {remedy}")
+    try:
+        yield
+    except (MmpcaError, MemoryError):
+        raise
+    except Exception as error:
+        remedy = "The data are damaged or out of reach: restore them from their source."
+        raise AccessError(f"Cannot read {what}: {failures.in_words(error)}. {remedy}") from error

@@ -33,24 +33,24 @@ class Stack(Source):
         for part in parts[1:]:
             _refuse_other_columns(part, first)
         self._parts = [part for part in parts if part.n_rows] or [first]
-        self._edges = np.cumsum([0, *(part.n_rows for part in self._parts)])
+        self._part_edges = np.cumsum([0, *(part.n_rows for part in self._parts)])
         self.features, self.beside_names = first.features, first.beside_names
         self.label = first.label if all(part.label is not None for part in parts) else None
         self.facts = replace(
-            first.facts, uri=uri, n_rows=int(self._edges[-1]),
+            first.facts, uri=uri, n_rows=int(self._part_edges[-1]),
             read_overhead=max(part.facts.read_overhead for part in parts),
             resident_bytes=sum(part.facts.resident_bytes for part in parts),
         )  # fmt: skip
 
     def _within(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
         """Yield the numbers of the parts that hold some rows, and the first and last of these there."""
-        for number, first, last in overlaps(self._edges, start, stop):
-            begin = int(self._edges[number])
+        for number, first, last in overlaps(self._part_edges, start, stop):
+            begin = int(self._part_edges[number])
             yield number, first - begin, last - begin
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
-        pairs = zip(self._parts, self._edges, strict=False)
+        pairs = zip(self._parts, self._part_edges, strict=False)
         return np.unique(np.concatenate([begin + part.chunk_edges for part, begin in pairs]))
 
     def read(self, start: int, stop: int, out: NDArray | None = None) -> Any:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
+from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
@@ -16,6 +19,36 @@ from mmpca_dist.tables.values import Place
 
 SIGN = np.uint64(1 << 63)
 LARGEST = 2**64 - 1
+MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
+DAY = r"\d{1,2}(st|nd|rd|th)?"
+CLOCK = r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?\s*([ap]\.?m\.?)?\s*(z|utc|gmt|[+-]\d{2}:?\d{2})?"
+YEAR, MM, DD = r"(19|20)\d\d", r"(0[1-9]|1[0-2])", r"(0[1-9]|[12]\d|3[01])"
+DATE = re.compile(
+    rf"((mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?,?\s+)?(\d{{1,4}}(?P<mark>[-/.])\d{{1,2}}(?P=mark)\d{{1,4}}\.?|"
+    rf"{YEAR}[-/]{MM}|{YEAR}[-/ ]?[qw]\d{{1,2}}|q[1-4][-/ ]?{YEAR}|{YEAR}{MM}{DD}|"
+    rf"{DAY}[-\s./]*{MONTH}([-\s,./]*\d{{2,4}})?|{MONTH}[-\s]*{DAY}(,?\s+\d{{4}})?|{MONTH}[-\s,]*\d{{4}}|"
+    rf"\d{{4}}[-\s]{MONTH}[-\s]{DAY})([t\s,]+{CLOCK})?",
+    re.I,
+)
+TIME_OF_DAY = re.compile(CLOCK, re.I)
+
+
+def times_in(texts: Iterable[str]) -> str:
+    """Return "dates" or "times of day" where all texts are such; else nothing."""
+    texts = [text.strip() for text in texts]
+    forms = {"dates": DATE, "times of day": TIME_OF_DAY}
+    return next((what for what, form in forms.items() if texts and all(map(form.fullmatch, texts))), "")
+
+
+def remedy_for(kind: pa.DataType) -> str:
+    """Return what to make of a type of columns that is one of times; nothing of others."""
+    if not pa.types.is_temporal(kind):
+        return ""
+    if pa.types.is_time(kind):
+        return "turn times of day into numbers, such as hours since midnight"
+    if pa.types.is_duration(kind) or pa.types.is_interval(kind):
+        return "turn lengths of time into numbers, such as days"
+    return "turn dates into numbers, such as days since one of them"
 
 
 def times(known: Known, place: Place) -> NDArray:

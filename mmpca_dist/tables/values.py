@@ -50,11 +50,11 @@ class Place:
         return InputError(f"{text} {{skip}} leaves out such rows.", skip=SKIP)
 
 
-def names(known: Known, place: Place) -> NDArray:
-    """Return names, or whole numbers, of rows, shape (n,); raise InputError for a row that has none."""
+def names(known: Known, place: Place, what: str = "value") -> NDArray:
+    """Return names, or whole numbers, of rows, shape (n,); refuse a row that has none of ``what`` they are."""
     values, there = known
     if not there.all():
-        raise place.no_value(there)
+        raise place.no_value(there, what)
     return normalize_labels(values, place.where)
 
 

@@ -208,7 +208,7 @@ def test_no_pipe_in_a_folder_is_waited_for(tmp_path):
 
 @pytest.mark.parametrize("address", ["zzz://localhost:1", "tcp://localhost", "tcp://localhost:1/x"])
 def test_what_is_no_address_of_a_scheduler(address):
-    compute = ComputeConfig(cluster=address, wait=3)
+    compute = ComputeConfig(cluster=address, wait=20)
     words = r"is no address of a Dask scheduler .* Write tcp://HOST:PORT"
     with pytest.raises(InputError, match=words), open_scheduler(compute, Callback()):
         pass

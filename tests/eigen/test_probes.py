@@ -12,6 +12,7 @@ from mmpca_dist.eigen import certificate as ritz
 from mmpca_dist.eigen.block_passes import leading_start, statistics_in_passes
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions
+from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.stored_arrays import load_statistics, save_statistics
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
@@ -111,8 +112,8 @@ def test_the_same_certificate_again_and_for_a_dask_array():
 
 
 def test_the_seed_is_stored(tmp_path, monkeypatch):
-    statistics = attacked(*hiding_rows(1.0), monkeypatch)
-    uri = str(tmp_path / "statistics.zarr")
-    save_statistics(uri, statistics)
+    statistics, folder = attacked(*hiding_rows(1.0), monkeypatch), RunDirectory(str(tmp_path))
+    save_statistics(folder, statistics)
     config = config_of(tmp_path, "bundled:iris", methods=["pca"], n_components=K, precision="double")
-    assert load_statistics(uri, np.arange(2), config).approximation.seed == statistics.approximation.seed
+    loaded = load_statistics(folder, {"objects": {}}, np.arange(2), config)
+    assert loaded.approximation.seed == statistics.approximation.seed

@@ -1,12 +1,15 @@
 """What a run says of components from passes: rows of its report, and notes."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from helpers.tables import content_of
 
 from mmpca_dist import load_model, run
+from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.notes import solver_notes, solver_rows
-from mmpca_dist.jobs.records import Results
+from mmpca_dist.jobs.records import SOLVE, Results
 
 EIGENPAIRS = {
     "solver": "krylov", "passes": 4, "history": [], "count": 4, "leading": 2, "angle": None, "beyond": 0.3,
@@ -17,18 +20,19 @@ CRITERION = {
 }  # fmt: skip
 
 
-def of(certificate, method="pca"):
+def of(certificate, method="pca", tolerance=1e-4):
+    config = SimpleNamespace(labels=[method], solver=SimpleNamespace(tolerance=tolerance))
     model = {"n_components": 4, "leading": [1.0], "certificate": certificate}
-    return Results(solve={"models": {method: model}})
+    return config, Results(solve={"models": {method: model}})
 
 
 def row(certificate, method="pca"):
-    ((title, found, meaning),) = solver_rows(of(certificate, method))
-    return title, found, meaning
+    (row,) = solver_rows(*of(certificate, method))
+    return row
 
 
 def note(certificate, method="pca", tolerance=1e-4):
-    notes = solver_notes(of(certificate, method), tolerance)
+    notes = solver_notes(*of(certificate, method, tolerance))
     assert len(notes) <= 1
     return notes[0] if notes else None
 
@@ -78,7 +82,10 @@ def test_a_run_tells_of_every_method(tmp_path):
     methods = ["pca", "m-pca0", "fisher", "hsic", "lol"]
     settings = {"solver": {"kind": "krylov", "passes": 2}, "project": {"methods": []}, "precision": "double"}
     results = run(content_of(tmp_path / "out", "bundled:digits", methods=methods, n_components=12, **settings))
-    rows = {title: found for title, found, _ in solver_rows(results)}
+    stored = RunDirectory(str(tmp_path / "out"))
+    drawn, again = (solver_rows(stored.config, each) for each in (results, Results({SOLVE: stored.record(SOLVE)})))
+    assert drawn == again
+    rows = {title: found for title, found, _ in again}
     assert list(rows) == ["PCA", "M-PCA0", "Fisher discriminant", "Supervised PCA (HSIC)", "LOL"]
     assert rows["Supervised PCA (HSIC)"] == "exact"
     assert rows["LOL"].startswith("9 directions between means exact, then ")

@@ -118,7 +118,7 @@ def test_rows_of_any_size(factor, precision):
 @pytest.mark.parametrize("solver", ["dense", *BLOCK_SOLVERS])
 def test_what_has_no_components_is_refused_in_words(solver):
     X, y = labelled(60, 20, 3, seed=3)
-    with pytest.raises(InputError, match="more than the 0 components"):
+    with pytest.raises(InputError, match="finds no component in 60 rows of 20 features"):
         MarginPCA(2, "pca", solver=solver).fit(np.full_like(X, 0.1), y)
     with pytest.raises(InputError, match="The rows of each class are all equal"):
         FisherDiscriminant(1, solver=solver).fit(np.outer(y + 0.1, np.ones(20)), y)

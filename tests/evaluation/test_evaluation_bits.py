@@ -79,7 +79,7 @@ def test_workers_keep_no_rows(fails, processes, monkeypatch, tmp_path):
         else:
             scored(config)
         patch.undo()
-        assert len(held) == 1 and sum(held[0].values()) > 0, "rows were there"
+        assert sum(held[-1].values()) > 0, "rows were there, as workers were last told to do something"
         assert set(client.run(kept_rows).values()) == {0}
 
 

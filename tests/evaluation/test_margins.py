@@ -1,6 +1,7 @@
 """Signed distances to the hyperplane of a linear classifier, and what a record says of them."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import FittedRows, fit_rows, linear_parts
 from mmpca_dist.predictors.gaussian import naive_bayes
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
+from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.readers.memory import rows_in_memory
 
 NAMES = np.array(["a", "b", "c", "d"])
@@ -126,7 +128,7 @@ def test_edges_leave_out_what_lies_far_out():
 
 
 def items_of(X, y, train, sizes=(1, 3)):
-    """Return (reduced rows, items) of two methods, as an evaluation has them."""
+    """Return (reduced rows, reductions) of two methods, as an evaluation has them."""
     blocks, items, width = [], [], 0
     for method in ("pca", "m-pca0"):
         for size in sizes:
@@ -138,14 +140,14 @@ def items_of(X, y, train, sizes=(1, 3)):
             items.append(Reduction(method, size, np.arange(width, width + size), moments, size))
             blocks.append(reducer.transform(X))
             width += size
-    return Part(np.concatenate(blocks, axis=1), y, train, ~train), items
+    part = Part(Batch.of_arrays(np.concatenate(blocks, axis=1), label=y), train, ~train)
+    return part, Reductions(np.empty((X.shape[1], 0)), None, items)
 
 
-def records_of(X, part, items, classifiers):
-    reductions = Reductions(np.empty((X.shape[1], 0)), None, items)
-    return margin_records(
-        X, part, reductions, classifiers, score(items, classifiers, classifiers.specs, part, Meter()).fitted
-    )
+def records_of(X, part, reductions, *specs, **penalties):
+    classifiers = Classifiers(specs, penalties)
+    fitted = score(reductions.items, classifiers, classifiers.specs, part, Meter()).fitted
+    return margin_records(X, part, reductions, classifiers, fitted)
 
 
 @pytest.mark.parametrize("shape", [(150, 6), (60, 90)])
@@ -155,9 +157,8 @@ def test_records_of_a_split(names, shape):
     codes = np.random.default_rng(7).integers(3, size=shape[0])
     X = np.random.default_rng(8).standard_normal(shape) + 2 * np.eye(3, shape[1])[codes]
     y, train = NAMES[codes], np.arange(len(X)) % 3 > 0
-    part, items = items_of(X, y, train)
-    classifiers = Classifiers([spec(name) for name in names])
-    records = records_of(X, part, items, classifiers)
+    part, reductions = items_of(X, y, train)
+    records = records_of(X, part, reductions, *map(spec, names))
     assert [(r["method"], r["n_components"]) for r in records] == [
         ("", shape[1]), ("pca", 1), ("pca", 3), ("m-pca0", 1), ("m-pca0", 3),
     ]  # fmt: skip
@@ -170,9 +171,8 @@ def test_records_of_a_split(names, shape):
 
     before = signed_distances(fit(X[train]), X[~train], y[~train])
     columns = [np.arange(1), np.arange(1, 4), np.arange(4, 5), np.arange(5, 8)]
-    reduced = [
-        signed_distances(fit(part.Z[train][:, own]), part.Z[~train][:, own], y[~train]) for own in columns
-    ]  # fmt: skip
+    Z = part.rows.X
+    reduced = [signed_distances(fit(Z[train][:, own]), Z[~train][:, own], y[~train]) for own in columns]
     for record, distances in zip(records, [before, *reduced], strict=True):
         scale = np.abs(distances).max()
         np.testing.assert_allclose(record["minimum"], distances.min(), atol=1e-5 * scale)
@@ -185,29 +185,30 @@ def test_which_classifiers_have_records():
     """Linear ones that are fitted to rows, sparse or not; else fisher; else lda. Without hyperplane there are none."""
     X, y = labelled(90, 5, 2, seed=9)
     train = np.arange(90) % 3 > 0
-    part, items = items_of(X, y, train)
+    part, reductions = items_of(X, y, train)
     knn, ridge = "sklearn.neighbors.KNeighborsClassifier", "sklearn.linear_model.RidgeClassifier"
-    found = records_of(csr_array(X), part, items, Classifiers([spec("svm"), spec(knn), spec(ridge), spec("fisher")]))
+    found = records_of(csr_array(X), part, reductions, *map(spec, ["svm", knn, ridge, "fisher"]))
     assert [r["classifier"] for r in found] == ["svm"] * 5 + ["RidgeClassifier"] * 5
-    assert records_of(csr_array(X), part, items, Classifiers([spec("fisher")])) == []
-    assert records_of(X, part, items, Classifiers([spec("naive-bayes"), spec(knn)])) == []
+    assert records_of(csr_array(X), part, reductions, spec("fisher")) == []
+    assert records_of(X, part, reductions, spec("naive-bayes"), spec(knn)) == []
     for names, told in (([knn, "lda", "fisher"], "fisher"), ([knn, "qda", "lda"], "lda"), (["lda", "svm"], "svm")):
-        found = records_of(X, part, items, Classifiers([spec(name) for name in names]))
+        found = records_of(X, part, reductions, *map(spec, names))
         assert [r["classifier"] for r in found] == [told] * 5
-    empty = Part(np.where(np.arange(part.Z.shape[1]) == 0, 0, part.Z), y, train, ~train)
-    found = records_of(X, empty, items, Classifiers([spec("svm")]))
+    Z = part.rows.X
+    empty = replace(part, rows=replace(part.rows, X=np.where(np.arange(Z.shape[1]) == 0, 0, Z)))
+    found = records_of(X, empty, reductions, spec("svm"))
     assert [(r["method"], r["n_components"]) for r in found] == [("", 5), ("pca", 3), ("m-pca0", 1), ("m-pca0", 3)]
-    chosen = Classifiers([spec("svm", C="auto")], {"svm": 0.01})
-    assert records_of(X, part, items, chosen) == records_of(X, part, items, Classifiers([spec("svm", C=0.01)]))
+    chosen = records_of(X, part, reductions, spec("svm", C="auto"), svm=0.01)
+    assert chosen == records_of(X, part, reductions, spec("svm", C=0.01))
 
 
 @pytest.mark.parametrize("name", ["fisher", "lda"])
 def test_many_classes_take_no_scatter_each(name):
     """For 100 classes they would be 72 MB."""
     X, y = labelled(800, 300, 100, seed=10)
-    part, items = items_of(X, y, np.arange(800) < 640, sizes=(2,))
-    classifiers, reductions = Classifiers([spec(name)]), Reductions(np.empty((300, 0)), None, items)
-    fitted = score(items, classifiers, classifiers.specs, part, Meter()).fitted
+    part, reductions = items_of(X, y, np.arange(800) < 640, sizes=(2,))
+    classifiers = Classifiers([spec(name)])
+    fitted = score(reductions.items, classifiers, classifiers.specs, part, Meter()).fitted
     with allocated() as memory:
         assert margin_records(X, part, reductions, classifiers, fitted)
     assert memory.peak < 8 * (10 * 300**2 + 3 * BLOCK_ROWS * 300) < 8 * 100 * 300**2 / 2
@@ -221,17 +222,16 @@ def test_statistics_at_hand_serve_where_they_are_as_good_as_the_rows(shape, prec
     codes = np.random.default_rng(11).integers(3, size=shape[0])
     X = 5 + np.random.default_rng(12).standard_normal(shape) + 2 * np.eye(3, shape[1])[codes]
     y, train = NAMES[codes], np.arange(len(X)) % 3 > 0
-    part, items = items_of(X, y, train)
+    part, reductions = items_of(X, y, train)
     rows = Rows.of(rows_in_memory(X[train], y[train], "rows"), Threads(1))
     statistics = class_statistics(rows, Needs(), SolverOptions(), precision=precision, standardize=standardize)
     classifiers = Classifiers([spec("fisher")])
-    reductions = Reductions(np.empty((shape[1], 0)), statistics.mean, items, statistics.scale)
-    fitted = score(items, classifiers, classifiers.specs, part, Meter()).fitted
+    reductions = replace(reductions, mean=statistics.mean, scale=statistics.scale)
+    fitted = score(reductions.items, classifiers, classifiers.specs, part, Meter()).fitted
     expected = margin_records(X, part, reductions, classifiers, fitted)
     if statistics.precision == "double":
         monkeypatch.setattr("mmpca_dist.evaluation.margins._columns_of", pytest.fail)
-    for found, other in zip(
-        margin_records(X, part, reductions, classifiers, fitted, statistics), expected, strict=True
-    ):
+    at_hand = margin_records(X, part, reductions, classifiers, fitted, statistics)
+    for found, other in zip(at_hand, expected, strict=True):
         np.testing.assert_allclose(found["quantiles"], other["quantiles"], rtol=1e-8)
         np.testing.assert_allclose(found["wasserstein"], other["wasserstein"], rtol=1e-8, atol=1e-12)

@@ -1,5 +1,6 @@
 """Margins of folds whose rows are never in memory as a whole, beside those of rows that are."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import naive_evaluation
@@ -134,18 +135,18 @@ def test_of_many_rows_they_are_those_of_a_sample(classifier, monkeypatch, limits
     records, splits = margins_of(tmp_path, monkeypatch, "merged", False, **settings)
     parts = splits.codes(batch_of(y))[0]
     sampling = Sampling.of(splits, 4, Classifiers([ClassifierSection(name=classifier)]))
-    sample = sampling.take(0, X, parts, y)
+    sample = sampling.take(replace(batch_of(y), X=X), parts, y)
     for part, record in enumerate(records):
         before, after = record["margins"]
         measured = sampling.is_measured(sample, part)
-        rows, labels = sample.X[measured], sample.codes[measured]
+        rows, labels = sample["X"][measured], sample["code"][measured]
         assert 40 < len(rows) < 100
         assert sum(before["histogram"]) == record["margin_rows"] == len(rows)
         train = parts != part
         if classifier == "svm":
             chosen = sampling.is_fitted_to(sample, part)
             assert 150 < np.count_nonzero(chosen) < 250
-            fitted = fit_rows(ClassifierSection(name="svm"), sample.X[chosen], sample.codes[chosen])
+            fitted = fit_rows(ClassifierSection(name="svm"), sample["X"][chosen], sample["code"][chosen])
         else:
             fitted = fisher_linear(moments_of(X[train], y[train]))
         distances = [
@@ -171,15 +172,14 @@ def test_the_sample_is_the_same_whatever_the_stretches_of_rows(limits):
     splits = dealt(y)
     parts = splits.codes(batch_of(y))[0]
     sampling = Sampling.of(splits, 3, Classifiers([ClassifierSection(name="svm")]))
-    whole = sampling.take(0, X, parts, y)
+    whole = sampling.take(replace(batch_of(y), X=X), parts, y)
     edges = [0, 1, 700, 1999, 2000]
-    pieces = [sampling.take(a, X[a:b], parts[a:b], y[a:b]) for a, b in pairwise(edges)]
-    joined = concatenated(*pieces)
-    for name in ("X", "hashes", "parts", "codes"):
-        np.testing.assert_array_equal(getattr(whole, name), getattr(joined, name))
-    assert 300 < len(whole.X) < 600
-    everything = Sampling.of(splits, 3, Classifiers([ClassifierSection(name="fisher")]))
-    assert not everything.fitted.any()
+    batches = [replace(batch_of(y[a:b], a), X=X[a:b]) for a, b in pairwise(edges)]
+    joined = concatenated(*(sampling.take(each, parts[each.rows], y[each.rows]) for each in batches))
+    for name in ("X", "hash", "part", "code"):
+        np.testing.assert_array_equal(whole[name], joined[name])
+    assert 300 < len(whole["X"]) < 600
+    assert not Sampling.of(splits, 3, Classifiers([ClassifierSection(name="fisher")])).fitted.any()
 
 
 def test_a_rare_class_and_a_small_part_are_in_the_sample(limits):
@@ -189,10 +189,10 @@ def test_a_rare_class_and_a_small_part_are_in_the_sample(limits):
     splits = dealt(y)
     sampling = Sampling.of(splits, 2, Classifiers([ClassifierSection(name="svm")]))
     parts = splits.codes(batch_of(y))[0]
-    sample = sampling.take(0, X, parts, y)
+    sample = sampling.take(replace(batch_of(y), X=X), parts, y)
     for part in range(4):
         train = sampling.is_fitted_to(sample, part)
-        assert np.count_nonzero(sample.codes[train] == 1) == np.count_nonzero((y == 1) & (parts != part))
+        assert np.count_nonzero(sample["code"][train] == 1) == np.count_nonzero((y == 1) & (parts != part))
         assert 30 < np.count_nonzero(sampling.is_measured(sample, part)) < 100
 
 

@@ -1,23 +1,14 @@
 """Evaluations without their reports, which take longer than all else."""
 
-from helpers.watching import watched
 from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.job import open_job, run_stage
-from mmpca_dist.neighbors import nearest, pair_folds
 from mmpca_dist.runs.evaluate import evaluation_stages
 from mmpca_dist.runs.evaluation_scores import SplitRecords, rows_released
 
 KNN = {"name": "sklearn.neighbors.KNeighborsClassifier", "options": {"n_neighbors": 3}, "label": "knn"}
 TIMES = ("seconds", "passes", "bytes", "read")
 """What differs between two evaluations of the same: which split reads rows for all of a process is as it falls."""
-
-
-def searched(monkeypatch):
-    """Return a list that the work of every search is added to."""
-    works = watched(monkeypatch, nearest, "run_search", lambda found, *_, **__: found.work)
-    monkeypatch.setattr(pair_folds, "run_search", nearest.run_search)
-    return works
 
 
 def scored(config, callback=None):

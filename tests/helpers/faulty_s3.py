@@ -19,6 +19,7 @@ FAULTS = ("slowdown", "throttled", "reset", "lost", "slow", "truncated", "flippe
 slowdown and throttled: the answers 503 and 429; reset: the connection, before the call is done; lost: the same after
 it is done, so that only its answer is lost; slow: no answer before the time-out; truncated: half of the answer's body;
 flipped: a bit of a chunk or of this project's JSON, which have checksums; upload: a bit of the body that is sent.
+Beside these, half: half of the body, as if it were the whole.
 """
 KEYS = {"AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": "not-a-real-secret", "AWS_REGION": "us-east-1"}
 XML = [("Content-Type", "application/xml")]
@@ -97,6 +98,9 @@ class FaultyS3:
         if found and fault == "flipped" and request.command == "GET" and has_checksum(request.path):
             self.applied.append(fault)
             found = flip(found, number)
+        if fault == "half" and request.command == "GET":
+            self.applied.append(fault)
+            found = found[: len(found) // 2]
         cut = bool(found) and request.command != "HEAD" and fault == "truncated"
         if cut:
             self.applied.append(fault)

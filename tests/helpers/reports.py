@@ -127,18 +127,14 @@ def report_contents(
     return dataclasses.replace(contents, **changes)
 
 
-def margins_of(methods, pairs=400, **changes):
+def with_margins(methods=None, pairs=400, **changes):
+    methods = [method_result("pca"), method_result("m-pca0")] if methods is None else methods
     rng = np.random.default_rng(2)
     before = rng.uniform(1, 3, pairs)
     counts, edges = np.histogram(np.repeat(before, 3), np.linspace(0, 3, 121))
     after = {m.name: before * rng.uniform(0.3, 1, pairs) for m in methods}
-    return dataclasses.replace(PairMargins(edges, counts, before, after), **changes)
-
-
-def with_margins(methods=None, **changes):
-    methods = [method_result("pca"), method_result("m-pca0")] if methods is None else methods
+    margins = dataclasses.replace(PairMargins(edges, counts, before, after), **changes)
     search = [("rows searched for", "1,200", "rows"), ("recall", "98.7% (98.1% to 99.2%)", NASTY)]
-    margins = margins_of(methods, **changes)
     return report_contents(methods, data={"margins": margins}, certificates={"search": search})
 
 

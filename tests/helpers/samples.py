@@ -17,7 +17,7 @@ from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.scratch import MemoryScratch
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics import widened_rows
-from mmpca_dist.statistics.moments_pass import take_moments
+from mmpca_dist.statistics.from_rows import take_moments
 from mmpca_dist.tables import dataset as dataset_module
 from mmpca_dist.tables.batch import Batch, dense
 from mmpca_dist.tables.readers.memory import rows_in_memory
@@ -68,11 +68,7 @@ class Watched(Source):
     """The rows of another source; a function is called before some are read, with the first, and the one after them."""
 
     def __init__(self, inner, before):
-        self.inner, self.before, self.facts = inner, before, inner.facts
-
-    @property
-    def chunk_edges(self):
-        return self.inner.chunk_edges
+        self.inner, self.before, self.facts, self._edges = inner, before, inner.facts, inner.chunk_edges
 
     def read(self, start, stop, out=None):
         self.before(start, stop)

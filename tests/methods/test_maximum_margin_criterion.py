@@ -90,7 +90,7 @@ def test_the_summary_of_a_negative_criterion(tmp_path):
 
 
 def test_all_rows_equal_have_no_direction():
-    with pytest.raises(InputError, match="more than the 0 components that MaximumMarginCriterion finds"):
+    with pytest.raises(InputError, match="MaximumMarginCriterion finds no component in 6 rows"):
         MaximumMarginCriterion().fit(np.ones((6, 3)), [0, 0, 0, 1, 1, 1])
 
 

@@ -1,4 +1,7 @@
-"""One pass gives the same bits on any number of threads or workers, in any order, with and without lost workers."""
+"""One pass gives the same bits on any number of threads or workers, in any order, with and without lost workers.
+
+What blocks, units and spans of rows leave adds up field by field; blocks hold every row once.
+"""
 
 import os
 import threading
@@ -6,6 +9,7 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +21,10 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.passes.census import take_census
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Cluster, Threads, run_span
-from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.passes.tree_reduction import ArraySums, Tasks, added
+from mmpca_dist.passes.units import blocks
+from mmpca_dist.statistics.from_rows import take_moments
 from mmpca_dist.statistics.medians import median_sets
-from mmpca_dist.statistics.moments_pass import take_moments
 from mmpca_dist.tables.compose import open_dataset
 from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.spans import Span, make_spans, spans_of, unit_edges
@@ -252,3 +257,29 @@ def test_what_a_reader_raises_becomes_one_sentence():
             Rows(dataset=dataset, census=census, spans=spans_of(np.asarray([0, 10])), scheduler=Threads(1)),
             precision="single",
         )
+
+
+@dataclass(frozen=True)
+class Parts(ArraySums):
+    array: Any
+    number: int
+    several: tuple[Any, ...]
+    samples: list[Any]
+    absent: Any = None
+
+
+def test_sums_are_those_of_every_field():
+    inner = Parts(np.ones(2), 1, (), [])
+    left, right = (Parts(np.full(2, k), k, (np.eye(2) * k, None, inner), [k], k - 1 or None) for k in (1, 2))
+    total = left + right
+    np.testing.assert_array_equal(total.array, [3, 3])
+    np.testing.assert_array_equal(total.several[0], np.eye(2) * 3)
+    assert (total.number, total.several[1], total.several[2].number) == (3, None, 2)
+    assert (total.samples, total.absent) == ([1, 2], None)
+    assert added((1, None), (2, 3)) == (3, None)
+
+
+@pytest.mark.parametrize(("n_rows", "size"), [(0, 3), (1, 3), (6, 3), (7, 3)])
+def test_blocks_hold_every_row_once_in_order(n_rows, size):
+    rows = [row for block in blocks(n_rows, size) for row in range(block.start, block.stop)]
+    assert rows == list(range(n_rows)) and all(block.stop - block.start <= size for block in blocks(n_rows, size))

@@ -68,7 +68,7 @@ def test_what_lines_say_and_how_often(monkeypatch, limits):
     told = StageLines(said.append, "score")
     for seconds, name, done, line in (
         (9, None, 1, None),
-        (2, None, 2, "score, 2 of 4,000 (0%), 11 s, about 6 h left"),
+        (2, None, 2, "score, 2 of 4,000 (0%), 11 s, about 2 h left"),
         (5, "gather", 1, None),
         (20, None, 1200, "score: gather, 1,200 of 4,000 (30%), 36 s, about 47 s left of this pass"),
         (20, None, 4000, "score: gather, 4,000 of 4,000 (100%), 56 s"),
@@ -79,6 +79,26 @@ def test_what_lines_say_and_how_often(monkeypatch, limits):
             told.begin_pass(name)
         told.update(done, 4000)
         assert said == ([line] if line else [])
+
+
+@pytest.mark.parametrize(("steps", "left"), [
+    ([(30, 1, ""), (12, 5, "")], "about 3 s left"),  # half a minute to compile, before the first of 6 units
+    ([(1, 4, ""), (12, 5, "")], "about 12 s left"),  # four were done before this process
+    ([(1, 2, ""), (12, 2, "")], ""),  # nothing was measured yet
+    ([(1, 0, ""), (12, 3, "")], "about 12 s left"),
+    ([(1, 5, ""), (1, 1, "pairs"), (12, 3, "")], "about 18 s left of this pass"),  # another pass
+])  # fmt: skip
+def test_the_time_that_is_left_is_told_by_the_speed_of_what_was_seen(steps, left, monkeypatch, limits):
+    now, limits.progress_line_seconds = [100.0], 10
+    monkeypatch.setattr(events, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    said: list[str] = []
+    told = StageLines(said.append, "search")
+    for seconds, done, name in steps:
+        now[0] += seconds
+        if name:
+            told.begin_pass(name)
+        told.update(done, 6)
+    assert said[-1].endswith(left) and ("left" in said[-1]) == bool(left)
 
 
 @pytest.mark.slow

@@ -11,12 +11,14 @@ from prefect.utilities.callables import parameter_schema
 
 import mmpca_dist
 from mmpca_dist.configuration.schema import RunConfig, parse_config
-from mmpca_dist.errors import ConfigError
+from mmpca_dist.errors import ConfigError, InputError
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.runs.fit import stages_of
+from mmpca_pipelines.deployment_steps import require_store
 from mmpca_pipelines.flows import as_model
 from mmpca_pipelines.ingest_table import IngestConfig
 
+STORE = "{{ $MMPCA_STORE }}"
 FILES = ("prefect.yaml", "prefect-docker.yaml", "prefect-kubernetes.yaml")
 SMALL = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca", "m-pca0"], "n_components": [2]}
 
@@ -60,7 +62,7 @@ def test_all_work_pools_get_the_same_deployments():
     """The files differ in the work pool, the name, and where files are."""
 
     def common(name):
-        text = yaml.safe_dump(conf(name)["deployments"]).replace("{{ $MMPCA_STORE }}/", "")
+        text = yaml.safe_dump(conf(name)["deployments"]).replace(f"{STORE}/", "")
         found = {d["entrypoint"]: d for d in yaml.safe_load(text)}
         for deployment in found.values():
             pool = deployment.pop("work_pool")["name"]
@@ -71,6 +73,33 @@ def test_all_work_pools_get_the_same_deployments():
     for name in FILES[1:]:
         pool = conf(name)["deployments"][0]["work_pool"]
         assert pool["job_variables"]["image"] == f"mmpca-dist:{mmpca_dist.__version__}"
+
+
+def addresses(value, key=""):
+    """Return all addresses among parameters, by the keys that hold them."""
+    if isinstance(value, dict):
+        return [found for name, inner in value.items() for found in addresses(inner, name)]
+    if isinstance(value, list):
+        return [found for inner in value for found in addresses(inner, key)]
+    return [value] if key in ("source", "destination", "output", "uri", "dataset", "run", "new") else []
+
+
+def test_a_pod_reads_and_writes_in_the_store_alone():
+    """Its own disk is lost with it."""
+    found = addresses(conf("prefect-kubernetes.yaml")["deployments"])
+    assert len(found) >= 11
+    assert [one for one in found if not one.startswith((f"{STORE}/", "bundled:"))] == []
+
+
+@pytest.mark.parametrize(("store", "expected"), [
+    ("", "MMPCA_STORE is not set"), ("/data", "is '/data'"), ("runs", "is 'runs'"), ("file:///data", "lost"),
+    ("s3://bucket/", "empty part"), ("memory://x", "lost"), ("s3:/bucket", "lost"),
+])  # fmt: skip
+def test_a_store_that_a_pod_would_lose_is_refused_as_it_is_deployed(store, expected):
+    with pytest.raises(InputError, match=expected):
+        require_store(store)
+    for good in ("s3://bucket", "gs://bucket/folder", "abfs://container@account.dfs.core.windows.net/x"):
+        require_store(good)
 
 
 @pytest.mark.parametrize("entrypoint", deployments("prefect.yaml"))

@@ -226,7 +226,12 @@ def test_a_run_that_went_silent_is_crashed_and_told_of(operations, webhook, tmp_
 def test_the_other_work_pools_can_be_deployed_to(operations, kind):
     operations.prefect("work-pool", "create", kind, "--type", kind)
     file = str(bundled.path_of(f"prefect-{kind}"))
-    operations.prefect("--no-prompt", "deploy", "--prefect-file", file, "--all", MMPCA_STORE="s3://bucket")
+    deploy = ("--no-prompt", "deploy", "--prefect-file", file, "--all")
+    if kind == "kubernetes":
+        with pytest.raises(AssertionError, match="MMPCA_STORE is not set"):
+            operations.prefect(*deploy)
+        assert not [one for one in operations.api("/deployments/filter", {}) if one["name"].endswith("-kubernetes")]
+    operations.prefect(*deploy, MMPCA_STORE="s3://bucket")
     template = operations.api(f"/work_pools/{kind}")["base_job_template"]["variables"]["properties"]
     deployed = {one["name"]: one for one in operations.api("/deployments/filter", {})}
     for name in ("nightly-table", "daily-quickstart", "new-rows", "hourly-inbox"):

@@ -19,6 +19,7 @@ from sklearn.datasets import dump_svmlight_file, load_iris
 
 from mmpca_dist import load_model, open_dataset, run
 from mmpca_dist.configuration import bundled
+from mmpca_dist.configuration.dataset_section import DatasetConfig
 from mmpca_dist.errors import ClusterError, ConfigError, OutputError
 from mmpca_dist.ingest import to_parquet
 from mmpca_dist.jobs.events import Callback
@@ -66,13 +67,14 @@ def test_a_csv_is_converted_once_and_again_where_it_changes(tmp_path):
         if told:
             write_csv(source, rows)
         heard = Stages()
-        table = readable_rows(str(source), str(tmp_path / "runs" / folder), heard)
+        table = readable_rows(str(source), str(tmp_path / "runs" / folder), DatasetConfig(uri=str(source)), heard)
         assert list(heard) == told
         np.testing.assert_array_equal(open_dataset(table).read_rows(0, 150), rows)
     with pytest.raises(OutputError, match="its input has changed"):
         run(config_of(tmp_path, source))
     dump_svmlight_file(X, Y, str(tmp_path / "iris.libsvm"), zero_based=False)
-    sparse = open_dataset(readable_rows(str(tmp_path / "iris.libsvm"), output, heard))
+    text = str(tmp_path / "iris.libsvm")
+    sparse = open_dataset(readable_rows(text, output, DatasetConfig(uri=text), heard))
     np.testing.assert_array_equal(sparse.read_labels(0, 150), Y)
 
 
@@ -83,22 +85,23 @@ def _components(rows):
 
 
 def test_a_killed_conversion_starts_again_and_a_lost_one_is_made_as_it_was(tmp_path, monkeypatch):
-    source, output, heard = str(write_csv(tmp_path / "iris.csv")), str(tmp_path / "runs" / "one"), Callback()
+    source, output = str(write_csv(tmp_path / "iris.csv")), str(tmp_path / "runs" / "one")
+    asked = source, output, DatasetConfig(uri=source), Callback()
     written = to_parquet.write_tables
 
-    def half(destination, schema, tables):
-        written(destination, schema, iter([next(tables).slice(0, 20)]))
+    def half(file, tables, opened):
+        written(file, (table.slice(0, 20) for table in tables), opened)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken, pytest.raises(KeyboardInterrupt):
         broken.setattr(to_parquet, "write_tables", half)
-        readable_rows(source, output, heard)
-    table = Path(readable_rows(source, output, heard))
+        readable_rows(*asked)
+    table = Path(readable_rows(*asked))
     before = open_dataset(table)
     assert before.n_rows == 150
     shutil.rmtree(table.parent)
     time.sleep(0.01)
-    assert open_dataset(readable_rows(source, output, heard)).fingerprint() == before.fingerprint()
+    assert open_dataset(readable_rows(*asked)).fingerprint() == before.fingerprint()
 
 
 @pytest.mark.e2e

@@ -26,8 +26,7 @@ from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.runs.evaluation_scores import rows_released
 from mmpca_dist.runs.evaluate import evaluation_stages
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.jobs.job import open_job
-from mmpca_dist.jobs.job import measured, run_stage
+from mmpca_dist.jobs.job import measured, open_job, run_stage
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.plan import PROCESS_BASE
 from mmpca_dist.runs.fit import stages_of

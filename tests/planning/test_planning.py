@@ -11,7 +11,7 @@ import mmpca_dist.planning.run_plan as planning_module
 from mmpca_dist import open_dataset, run
 from mmpca_dist.errors import PlanError
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.neighbors.layout_size import row_bytes
+from mmpca_dist.neighbors.options import row_bytes
 from mmpca_dist.passes.scratch import ZarrScratch
 from mmpca_dist.planning.plan import Resources
 from mmpca_dist.planning.run_plan import plan_projection, search_in_memory
@@ -24,12 +24,14 @@ MEDIANS = {"methods": ["pca", "m-pca1b"], "precision": "single", "n_components":
 
 
 def planned_and_done(config, projected=True):
-    """Return the plan and what was measured: passes, bytes read."""
+    """Return the plan, and the passes that were made; what was measured of them is what was planned."""
     results = run(config)
     stages = [results[name] for name in ("reduce", "search", "project") if name in results]
     assert max(stage["memory"] for stage in stages) <= results["plan"]["memory"]
-    passes = [*(name for stage in stages for name in stage.get("passes", [])), *["project"] * projected]
-    return results["plan"], passes, sum(stage["bytes"] for stage in stages)
+    passes = [*(name for stage in stages for name in stage["passes"]), *["project"] * projected]
+    assert passes == [p["name"] for p in results["plan"]["passes"]]
+    assert sum(stage["bytes"] for stage in stages) == sum(p["bytes"] for p in results["plan"]["passes"])
+    return results["plan"], passes
 
 
 GAUSSIAN = "synthetic:gaussian?n=300000&d=128"
@@ -48,9 +50,8 @@ def test_passes_for_medians(case, tmp_path, limits):
     uri, kept, expected, more, reason = MEDIAN_CASES[case]
     if kept is not None:
         limits.kept_bytes, limits.kept_floor = kept, 0
-    plan, passes, n_bytes = planned_and_done(make_config(tmp_path / "out", uri, **MEDIANS))
-    assert passes == [p["name"] for p in plan["passes"]] == [*expected, "project"], reason
-    assert n_bytes == sum(p["bytes"] for p in plan["passes"])
+    plan, passes = planned_and_done(make_config(tmp_path / "out", uri, **MEDIANS))
+    assert passes == [*expected, "project"], reason
     assert plan["more_passes"] == more, reason
 
 
@@ -94,17 +95,16 @@ def test_the_solver_does_not_depend_on_memory_limits(limit, tmp_path):
             plan.refuse_if_too_large()
 
 
-@pytest.mark.parametrize("allowed", ["memory", "disk"])
-def test_a_projection_is_refused_with_both_numbers(allowed, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [(100 << 20, r"needs .* and 100.00 MiB are allowed"), (8 << 30, r"writes 91.55 MiB, and 10.00 MiB are free")],
+)
+def test_a_projection_is_refused_with_both_numbers(limit, message, tmp_path, monkeypatch):
     dataset = open_dataset("synthetic:gaussian?n=1000000&d=64")
-    limit = (1 << 30) if allowed == "disk" else (100 << 20)
-    resources = Resources("single", str(tmp_path), 1, 1, True, limit * 8 if allowed == "disk" else limit)
+    resources = Resources("single", str(tmp_path), 1, 1, True, limit)
     monkeypatch.setattr(storage, "free_bytes", lambda _: 10 << 20)
     plan = plan_projection(dataset, make_spans(dataset), resources, widths=[4, 4], formats=2, kept=0)
     assert plan.output == 1_000_000 * 2 * 2 * (4 * 4 + 8)  # components and the number of a row
-    message = (
-        r"writes 91.55 MiB, and 10.00 MiB are free" if allowed == "disk" else r"needs .* and 100.00 MiB are allowed"
-    )
     with pytest.raises(PlanError, match=message):
         plan.refuse_if_too_large()
     assert np.isfinite(plan.seconds)
@@ -136,9 +136,8 @@ def test_a_search_stays_within_its_plan(in_memory, tmp_path, monkeypatch):
 
     monkeypatch.setattr(ZarrScratch, "put", put)
     config = make_config(tmp_path / "out", SEARCHED, **searching(max_queries=5000))
-    plan, passes, n_bytes = planned_and_done(config)
-    assert passes == [p["name"] for p in plan["passes"]] == ["moments", "sample", "cells", "project"]
-    assert n_bytes == sum(p["bytes"] for p in plan["passes"])
+    plan, passes = planned_and_done(config)
+    assert passes == ["moments", "sample", "cells", "project"]
     found = RunDirectory(str(tmp_path / "out")).record("search")
     assert found["in_memory"] is in_memory is plan["search"]["in_memory"]
     assert found["certificate"]["work"]["compared"] <= plan["search"]["pairs"]
@@ -157,9 +156,7 @@ def test_a_search_of_wide_rows_stays_within_its_plan(tmp_path, monkeypatch):
         tmp_path / "out", "synthetic:gaussian?n=800&d=8000", **searching(max_queries=200), solver=solver,
         project={"methods": []},
     )  # fmt: skip
-    plan, passes, n_bytes = planned_and_done(config, projected=False)
-    assert passes == [p["name"] for p in plan["passes"]]
-    assert n_bytes == sum(p["bytes"] for p in plan["passes"])
+    plan, _ = planned_and_done(config, projected=False)
     assert not plan["search"]["in_memory"]
     models = RunDirectory(str(tmp_path / "out")).record("solve")["models"]
     told = [models["pca"]["certificate"], models["m-pca2"]["certificate"]["solver"]]
@@ -181,7 +178,6 @@ def test_the_plan_of_a_search_of_wide_rows_grows_with_their_width_alone(tmp_path
     assert twice < 2.5 * held
     more = planned(30_000, solver={"kind": "krylov", "passes": 100, "oversampling": 100})
     assert more.memory - wide.memory > 96 * 104 * 30_000 * 8, "bases are in double precision"
-    assert more.search.products > 100 * wide.search.products
 
 
 def test_the_search_goes_to_disk_where_memory_is_small(tmp_path):
@@ -226,3 +222,12 @@ def test_what_a_search_is_expected_to_cost_follows_from_its_settings(tmp_path):
     few, text = planned(search="approximate", max_queries=1000)  # as many as would be searched exactly to calibrate
     assert few.proved and few.pairs == pytest.approx(exact.pairs / 150) and text.startswith("up to ")
     assert preview(make_config(tmp_path / "out", SEARCHED, methods=["pca"], n_components=2)).search is None
+
+
+def test_a_plan_states_no_time_of_a_search(tmp_path):
+    """It was wrong by 2 to 8 times: the search tells its own once its first units are done."""
+    plan = preview(make_config(tmp_path / "out", methods=["pca", "m-pca2"], n_components=[2]))
+    told = dict(plan.rows())["expected time"]
+    assert told.endswith(" for the passes; that of the search is told by the speed of its first units")
+    without = preview(make_config(tmp_path / "out", methods=["pca"], n_components=[2]))
+    assert dict(without.rows())["expected time"].endswith(" for the passes")

@@ -99,7 +99,7 @@ def test_images_are_pinned_by_version(services):
 def test_secrets_have_no_defaults(services):
     """Every password comes from the environment, and compose refuses to start without it."""
     asked = re.findall(r"\$\{(\w+)([^}]*)\}", COMPOSE.read_text())
-    assert {name for name, _ in asked} == {*SECRETS, "PREFECT_UI_API_URL"}
+    assert {name for name, _ in asked} == {*SECRETS, "PREFECT_UI_API_URL", "PREFECT_UI_URL"}
     for name, rest in asked:
         assert rest == ":?set it in docker/.env" or name not in SECRETS, name
     settings = [one for service in services.values() for one in service.get("environment", {}).items()]
@@ -187,8 +187,8 @@ def test_the_image_runs_the_command_as_a_user_by_number(instructions):
 
 
 def test_bases_are_pinned_and_nothing_is_fetched_by_url(instructions):
-    python = next(words for name, words in instructions if name == "ARG")
-    assert python == "PYTHON=3.11-slim-bookworm"
+    python, lock = [words for name, words in instructions if name == "ARG"][:2]
+    assert (python, lock) == ("PYTHON=3.13-slim-bookworm", f"LOCK={LOCKS['3.13']}")
     assert {words.split()[0] for name, words in instructions if name == "FROM"} == {"python:${PYTHON}"}
     assert not [words for name, words in instructions if name == "ADD"]
     assert "http" not in (ROOT / "docker" / "Dockerfile").read_text()

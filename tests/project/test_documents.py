@@ -35,6 +35,7 @@ NOT_RUN = {
     "projection-penalties-tables.md": {"": PUBLISHED},
     "data.md": {"import zarr\n\ncube": "needs a cube of pixels: tests/tables/readers/test_zarr_cubes.py has some"},
     "docker.md": {"": "needs Docker: tests/project/test_docker.py and tests/project/test_stack.py read its files"},
+    "messy-tables.md": {"mmpca check kddcup99": PUBLISHED},
     "laptop-to-cluster.md": {
         "mmpca plan my.yaml --set": "takes 8 GiB and minutes: larger-than-memory.md runs a smaller one",
         "kill -9": "kills what is left out: tests/runs/test_chaos.py kills runs",

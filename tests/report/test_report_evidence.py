@@ -21,11 +21,6 @@ MANY = [f"c{i:02d}" for i in range(12)]
 NAN = re.compile(r"\bnan")
 
 
-def with_evidence(*fits):
-    shown = method_result(sections=("evidence", "spectrum"))
-    return report_contents([shown], data={"evidence": list(fits)})
-
-
 def low_rank(n_classes):
     """Return 200 rows of 12 columns, whose classes differ along two directions, with noise."""
     rng = np.random.default_rng(0)
@@ -74,7 +69,8 @@ def test_pictures_of_any_number_of_models_and_sweeps(classes, sweeps):
 
 @pytest.mark.e2e
 def test_components_that_are_switched_off_are_hollow_below_the_noise(monkeypatch):
-    contents = with_evidence(evidence_of("BM2PCA", ABC, k=5, off=2))
+    shown = method_result(sections=("evidence", "spectrum"))
+    contents = report_contents([shown], data={"evidence": [evidence_of("BM2PCA", ABC, k=5, off=2)]})
     panels = drawn_sheet(monkeypatch, contents, "relevance").axes
     assert [panel.get_title(loc="left") for panel in panels] == ["BM2PCA: ant", "BM2PCA: bee", "BM2PCA: cat"]
     for panel, noise in zip(panels, (0.5, 0.45, 0.4), strict=True):

@@ -104,6 +104,7 @@ def test_rows_of_parquet_are_drawn_and_a_page_in_a_store_is_opened(mmpca, tmp_pa
     output = f"memory://{uuid.uuid4().hex}/out"
     dataset = {"uri": str(tmp_path / "in.parquet"), "drop": ["patient"]}
     settings = {"methods": ["pca", "m-pca0"], "n_components": 2, "project": {"format": ["parquet"]}}
+    settings["report"] = {"columns": "all"}
     run({"dataset": dataset, "output": output, **settings})
     opened = []
     monkeypatch.setattr("webbrowser.open", opened.append)

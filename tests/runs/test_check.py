@@ -14,13 +14,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_wine
 
+from mmpca_dist import run
 from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.errors import InputError
 from mmpca_dist.ingest import column_profiles
 from mmpca_dist.ingest.column_profiles import ColumnProfile
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.runs.check import GROUPS, INDICATORS, LABEL, LEFT_OUT, NUMBER, check, suggested_yaml
+from mmpca_dist.runs.check import GROUPS, INDICATORS, LABEL, LEFT_OUT, NUMBER, check
+from mmpca_dist.runs.draft import suggested_yaml
 from mmpca_pipelines.cli import cli
 from mmpca_pipelines.console import console
 
@@ -211,9 +213,10 @@ def test_arrays_and_sparse_text(tmp_path):
 
 def test_all_that_is_refused_is_told_at_once(tmp_path):
     table = tmp_path / "bad.csv"
-    table.write_text("a,a,b\n1,2,only\n3,4,only\n")
+    table.write_text("a,a,b\n1,1,only\n1,1,only\n")
     checked = check(str(table))
-    assert ["Several columns are called 'a'" in text or "labels" in text for text in checked.refused] == [True, True]
+    assert ["No column is left" in text or "labels" in text for text in checked.refused] == [True, True]
+    assert "numbered" in checked.notes[0]
     result = invoke("check", table, "-o", tmp_path / "bad.yaml")
     assert isinstance(result, InputError) and all(text in str(result) for text in checked.refused)
     assert not (tmp_path / "bad.yaml").exists()
@@ -241,3 +244,58 @@ def test_hostile_names_stay_names(tmp_path_factory, names):
     text = suggested_yaml(check(str(folder / "t.parquet")))
     (folder / "t.yaml").write_text(text, encoding="utf-8")
     assert set(load_config(folder / "t.yaml").dataset.drop) == columns.keys()
+
+
+def test_many_indicators_many_classes_and_totals_are_named(tmp_path):
+    n = 12_000
+    table = pd.DataFrame({"a": np.arange(n) % 97 / 7, "city": [f"c{i % 61}" for i in range(n)]})
+    table["y"] = [f"k{i % 6000}" for i in range(n)]
+    table.to_parquet(tmp_path / "t.parquet")
+    checked = check(str(tmp_path / "t.parquet"))
+    many = "Columns of text that make more than 50 indicators each: city (61). Leave out those that are no features."
+    assert many in checked.notes
+    assert any(note.startswith("'y' has about ") and "classes, of which a sample" in note for note in checked.notes)
+    table = table.assign(y=np.resize(["p", "q"], n))
+    table.iloc[:600].to_parquet(tmp_path / "t.parquet")
+    (tmp_path / "draft.yaml").write_text(suggested_yaml(check(str(tmp_path / "t.parquet"))))
+    config = load_config(tmp_path / "draft.yaml", {"output": str(tmp_path / "run"), "methods": ["pca"]})
+    assert many in run(config)["count"]["notes"]
+    for name in ("city", "y"):
+        table.iloc[:600].assign(**{name: lambda t, name=name: [*t[name][:599], "Grand total"]}).to_csv(
+            tmp_path / "t.csv", index=False)  # fmt: skip
+        assert check(str(tmp_path / "t.csv")).refused == [
+            f"There seem to be rows of totals: leave them out. See '{name}'."
+        ]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.date32(), pa.timestamp("ms"), pa.time32("s"), pa.duration("s"), pa.list_(pa.int32())]
+)
+def test_labels_that_a_run_refuses_are_refused(kind, tmp_path):
+    of_lists = pa.types.is_list(kind)
+    values = pa.array([[i % 3] if of_lists else i % 3 for i in range(30)], kind if of_lists else pa.int32())
+    values = values if of_lists else values.cast(pa.int64() if kind.bit_width > 32 else pa.int32()).cast(kind)
+    pq.write_table(pa.table({"a": np.arange(30.0), "y": values}), tmp_path / "t.parquet")
+    with pytest.raises(InputError, match=r"'y' holds type .*, and labels are text or numbers"):
+        check(str(tmp_path / "t.parquet"), "y")
+
+
+def test_labels_of_bytes_are_shown_as_a_run_reads_them_and_no_columns_are_refused(tmp_path):
+    pq.write_table(pa.table({"a": np.arange(30.0), "y": [b"no", b"yes", b"so"] * 10}), tmp_path / "t.parquet")
+    assert check(str(tmp_path / "t.parquet"), "y").classes == {"no": 10, "yes": 10, "so": 10}
+    pd.DataFrame(index=range(5)).to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(InputError, match="has no columns"):
+        check(str(tmp_path / "t.parquet"))
+
+
+def test_numbers_in_text_are_numbers_to_predict_and_truths_may_tell_the_classes(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=200), "price": rng.normal(size=200).round(4).astype(str)})
+    table.loc[[3, 9], "price"] = "?"
+    for kind in ("csv", "parquet"):
+        table.to_csv(tmp_path / "t.csv", index=False) if kind == "csv" else table.to_parquet(tmp_path / "t.parquet")
+        checked = check(str(tmp_path / f"t.{kind}"), "price", missing_values=["?"])
+        assert (checked.predicts, checked.n_unlabelled, checked.classes) == (True, 2, {})
+    labels = rng.choice(["p", "q"], 200)
+    pd.DataFrame({"a": rng.normal(size=200), "is_p": labels == "p", "y": labels}).to_parquet(tmp_path / "t.parquet")
+    assert any("'is_p' nearly tells the classes apart" in note for note in check(str(tmp_path / "t.parquet")).notes)

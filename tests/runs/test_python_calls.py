@@ -90,7 +90,7 @@ def test_frames_may_hold_text_gaps_and_groups_and_what_is_wrong_is_told(tmp_path
         (lambda: evaluate(X), "needs the labels of the rows"), (lambda: evaluate(X, Y[:9]), "150 rows, and y 9 labels"),
         (lambda: evaluate(frame, "knd"), "X has no column 'knd'. Did you mean 'kind'"),
         (lambda: MarginPCA(2).fit(frame, "kind"), "give the labels themselves"),
-        (lambda: run(X), "Rows in memory are for the `fit`"), (lambda: refresh("run", X, "out"), "must be in files"),
+        (lambda: run(X), "For rows in memory say MarginPCA"), (lambda: refresh("run", X, "out"), "must be in files"),
         (lambda: evaluate(X, Y, client="tcp://here"), "must be an open Dask client"),
         (lambda: evaluate(frame, "kind"), r"drop=\['sepal length .cm.'\]; or .* missing='mean'"),
         (lambda: evaluate(X, Y, **{"evaluation.count": 0}), "evaluation.count"),

@@ -98,7 +98,7 @@ def test_what_is_finished_is_not_written_again(config, tmp_path):
     first, told = transform(config), Recorder()
     before = projected(config.destination)[0]
     write_owner(config.destination, beat=0.0)
-    assert transform(config, [told]) == first and list(told.ended.values()) == [False, True]
+    assert transform(config, [told]) == {**first, "reused": True} and list(told.ended.values()) == [False, True]
     others = {"dataset.uri": {"dataset": write_npz(tmp_path / "b.npz", X)}, "project.methods": {"methods": ["pca"]}}
     for key, change in others.items():
         with pytest.raises(OutputError, match=f"already holds a different run: its {key} is "):

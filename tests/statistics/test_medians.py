@@ -6,16 +6,9 @@ from helpers.samples import even_edges, take
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmpca_dist.statistics import medians
-from mmpca_dist.statistics.medians import (
-    Brackets,
-    MedianCounter,
-    MedianCounts,
-    brackets_from_sample,
-    median_rows,
-    median_sets,
-    settle,
-)
+from mmpca_dist.statistics import median_counts, medians
+from mmpca_dist.statistics.median_counts import Brackets, MedianCounter, MedianCounts
+from mmpca_dist.statistics.medians import median_rows, median_sets, narrow_by_sample, settle
 
 
 class TooManyPassesError(Exception):
@@ -168,13 +161,36 @@ def test_values_at_the_ends_of_a_bracket_are_counted_not_kept(small_budget):
     assert passes == ["moments"]
 
 
+@pytest.mark.parametrize("few", [1, 10**9])
+@pytest.mark.parametrize("ends", [(-1, 1), (0, 0), (0, 2), (-9, 9)])
+def test_values_are_counted_alike_one_by_one_and_all_at_once(few, ends, monkeypatch):
+    """As counted by hand: below, at the low end, inside, at the high end; one value at both ends counts as the low."""
+    monkeypatch.setattr(median_counts, "FEW", few)
+    rng = np.random.default_rng(8)
+    X, y = rng.integers(-3, 4, size=(1300, 3)), rng.integers(3, size=1300)
+    members = median_sets(3, "one-vs-rest")
+    low, high = (np.full((3, 3), end) for end in ends)
+    counter = MedianCounter(Brackets(members, np.bincount(y), low, high), budget=1 << 30)
+    counter.add(X, y)
+    found = counter.result()
+    for number in range(3):
+        rows = X[y != number]
+        at_high = 0 * rows.sum(axis=0) if ends[0] == ends[1] else (rows == ends[1]).sum(axis=0)
+        inside = (rows > ends[0]) & (rows < ends[1])
+        expected = (rows < ends[0]).sum(axis=0), (rows == ends[0]).sum(axis=0), inside.sum(axis=0), at_high
+        np.testing.assert_array_equal(found.counts[:, number], expected)
+        for column in range(3):
+            kept = found.values[found.keys == 3 * number + column]
+            np.testing.assert_array_equal(np.sort(kept), np.sort(rows[inside[:, column], column]))
+
+
 def test_a_bracket_that_missed_is_replaced_by_the_side_it_missed_on():
     values = np.asarray([[1.0], [2.0], [3.0], [4.0], [5.0]])
     for low, high, side in ((3.5, 4.5, (-np.inf, 3.5)), (1.5, 2.5, (2.5, np.inf))):
-        brackets = Brackets(np.ones((1, 1), bool), np.asarray([[low]]), np.asarray([[high]]))
+        brackets = Brackets(np.ones((1, 1), bool), np.asarray([5]), np.asarray([[low]]), np.asarray([[high]]))
         counter = MedianCounter(brackets, budget=1000)
         counter.add(values, np.zeros(len(values), int))
-        found, following = settle(brackets, counter.result(), np.asarray([5]))
+        found, following = settle(brackets, counter.result())
         assert np.isnan(found).all()
         assert (following.low[0, 0], following.high[0, 0]) == side
 
@@ -188,10 +204,10 @@ def test_a_pass_settles_the_median_exactly_when_its_bracket_holds_it(values, end
     """For any bracket of any values: the median if both its order statistics lie in it, else no answer."""
     low, high = sorted(ends)
     X = np.asarray(values, dtype=float)[:, None]
-    brackets = Brackets(np.ones((1, 1), bool), np.asarray([[float(low)]]), np.asarray([[float(high)]]))
+    brackets = Brackets(np.ones((1, 1), bool), np.asarray([len(X)]), *np.asarray([[[low]], [[high]]], float))
     counter = MedianCounter(brackets, budget=10_000)
     counter.add(X, np.zeros(len(X), int))
-    found, _ = settle(brackets, counter.result(), np.asarray([len(X)]))
+    found, _ = settle(brackets, counter.result())
     ordered = sorted(values)
     middle = ordered[(len(X) - 1) // 2], ordered[len(X) // 2]
     if all(low <= value <= high for value in middle):
@@ -204,7 +220,8 @@ def test_the_sample_brackets_the_median_of_a_fair_sample():
     rng = np.random.default_rng(3)
     X, codes = rng.standard_normal((20_000, 4)), rng.integers(2, size=20_000)
     pick = slice(None, None, 20)
-    brackets = brackets_from_sample(X[pick], codes[pick], np.bincount(codes), ~np.eye(2, dtype=bool))
+    brackets = Brackets(~np.eye(2, dtype=bool), np.bincount(codes), np.full((2, 4), -np.inf), np.full((2, 4), np.inf))
+    narrow_by_sample(brackets, X[pick], codes[pick])
     for number in (0, 1):
         median = np.median(X[codes != number], axis=0)
         assert (median > brackets.low[number]).all()
@@ -247,12 +264,12 @@ def test_thinning_ends_where_even_one_value_a_cell_is_beyond_the_budget(limits, 
 def test_a_settled_median_stays_settled():
     """Whatever other columns still need: a pass over the same rows with the new brackets settles it again."""
     X = np.asarray([[1.0, 10.0], [2.0, 20.0], [3.0, 30.0], [4.0, 40.0], [5.0, 50.0], [6.0, 60.0]])
-    brackets = Brackets(np.ones((1, 1), bool), np.asarray([[0.0, 45.0]]), np.asarray([[7.0, 55.0]]))
+    brackets = Brackets(np.ones((1, 1), bool), np.asarray([6]), np.asarray([[0.0, 45.0]]), np.asarray([[7.0, 55.0]]))
     rounds = []
     for _ in range(2):
         counter = MedianCounter(brackets, budget=1000)
         counter.add(X, np.zeros(len(X), int))
-        found, brackets = settle(brackets, counter.result(), np.asarray([6]))
+        found, brackets = settle(brackets, counter.result())
         rounds.append(found[0].tolist())
         if brackets is None:
             break
@@ -265,10 +282,10 @@ def test_a_settled_median_stays_settled():
 @pytest.mark.parametrize("n", [0, 1, 500])
 def test_thinning_keeps_every_second_value_of_each_median(n, piece, monkeypatch):
     """In pieces, whose temporary arrays are small, as at once."""
-    monkeypatch.setattr(medians, "PIECE_VALUES", piece)
+    monkeypatch.setattr(median_counts, "PIECE_VALUES", piece)
     rng = np.random.default_rng(n)
     keys, values = rng.integers(40, size=n).astype(np.uint16), rng.standard_normal(n)
-    new_keys, new_values = medians._halved(keys, values)
+    new_keys, new_values = median_counts._halved(keys, values)
     expected = [(key, value) for key in range(40) for value in values[keys == key][::2]]
     assert list(zip(new_keys.tolist(), new_values.tolist(), strict=True)) == expected
 
@@ -279,3 +296,18 @@ def test_sets_of_classes_and_their_rows():
     for pairings in ((), ("one-vs-rest",), ("one-vs-one",), ("one-vs-rest", "one-vs-one")):
         sets = median_sets(3, *pairings)
         assert median_rows(counts, pairings) == (0 if sets is None else (sets @ counts).sum())
+
+
+def test_rows_that_never_settle_end():
+    from types import SimpleNamespace
+
+    from mmpca_dist.errors import InputError
+
+    ends = np.zeros((1, 1), np.uint8), np.full((1, 1), 255, np.uint8)
+    brackets = Brackets(np.ones((1, 1), bool), np.array([9]), *ends)
+    below = MedianCounts(np.array([[[9]], [[0]], [[0]], [[0]]]), np.empty(0, np.uint16), np.empty(0, np.uint8))
+    rows = SimpleNamespace(
+        pass_over=lambda *_: below, census=SimpleNamespace(classes=np.array([0])), dataset=SimpleNamespace(uri="X")
+    )
+    with pytest.raises(InputError, match="passes do not settle the medians of X"):
+        medians.all_medians(rows, brackets)

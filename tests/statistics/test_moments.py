@@ -195,15 +195,24 @@ def test_a_value_that_is_not_finite_is_named_by_row_and_column(value, dtype, pre
         take(X, y, edges=even_edges(90, 20), precision=precision)
 
 
-def test_single_precision_overflow_says_what_to_do():
-    """Where no power of two helps (the sample is tame, one row is not), the message names the way out."""
+def test_one_row_far_beyond_the_others_is_scaled_wherever_it_stands():
+    """A power of two is found for the block in which it stands, not for a sample of the rows."""
     X, y = labelled(1000, 2, 2, seed=12)
-    X[333] = 1e30
+    X[333] = [1e30, 1e-30]
+    X[:, 1] *= 1e-25
+    single, double = (take(X, y, precision=precision)[0] for precision in ("single", "double"))
+    np.testing.assert_allclose(single.scatters, double.scatters, rtol=1e-5, atol=1e-5 * double.scatters[0, 1, 1])
+
+
+def test_single_precision_overflow_says_what_to_do():
+    """Where no power of two helps, as single precision cannot hold a value, the message names the way out."""
+    X, y = labelled(1000, 2, 2, seed=12)
+    X[333] = 1e60
     with pytest.raises(InputError, match="set precision: double"):
         take(X, y, precision="single")
     found, _ = take(X, y, precision="double")
     assert np.isfinite(found.scatters).all()
-    assert found.scatters.max() > 1e59
+    assert found.scatters.max() > 1e119
 
 
 def test_moments_merge_only_with_their_like():

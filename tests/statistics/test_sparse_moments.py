@@ -1,5 +1,6 @@
 """Moments from the stored values of CSR rows are those of the definition, and of dense rows."""
 
+import dask.array as da
 import numpy as np
 import pytest
 from helpers.samples import even_edges, on_dense, product_bound
@@ -13,10 +14,10 @@ from mmpca_dist.passes.folds import folds_of
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.statistics import moments_pass
+from mmpca_dist.statistics import from_rows
 from mmpca_dist.statistics.fold_moments import class_fold_moments
+from mmpca_dist.statistics.from_rows import take_moments
 from mmpca_dist.statistics.moments import pooled_weights
-from mmpca_dist.statistics.moments_pass import take_moments
 from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.spans import spans_of
 
@@ -92,11 +93,11 @@ def test_a_column_far_from_zero_is_taken_relative_to_its_centre(value, precision
     np.testing.assert_array_equal(found.scatters, expected.scatters)
 
 
-def test_more_stored_values_than_a_twentieth_are_made_dense(monkeypatch):
+def test_more_stored_values_than_a_twentieth_are_made_dense(monkeypatch, limits):
     X, y = sparse_rows(600, 100, 3, density=0.03)
     assert X.nnz < 0.05 * 600 * 100
     summed = []
-    monkeypatch.setattr(moments_pass, "sparse_moments", lambda *given: summed.append(1))
+    monkeypatch.setattr(from_rows, "sparse_moments", lambda *given: summed.append(1))
     class_moments(X, y)
     assert summed
     summed.clear()
@@ -104,6 +105,10 @@ def test_more_stored_values_than_a_twentieth_are_made_dense(monkeypatch):
     expected = class_moments(X.toarray(), y)
     np.testing.assert_array_equal(class_moments(X, y).scatters, expected.scatters)
     assert not summed
+    blocks = da.from_array(np.vstack([X.toarray(), np.zeros((600, 50))]), (600, 50)).map_blocks(csr_array)
+    limits.unit_bytes = 8 * 50 * 600
+    class_moments(blocks, np.tile(y, 2))
+    assert summed == [1], "each task counts the values of its own blocks"
 
 
 @pytest.mark.parametrize("name", ["pca", "m-pca0", "m-pca1a", "m-pca1b"])

@@ -104,8 +104,10 @@ def test_text_is_ingested(bucket):
     X, y = table()
     rows = [" ".join(f"{j + 1}:{value:.9g}" for j, value in enumerate(row)) for row in X]
     libsvm = "\n".join(f"{label} {row}" for row, label in zip(rows, y, strict=True)).encode()
-    for name, content in (("in.csv.gz", gzip.compress(csv_of(X, y))), ("in.libsvm", libsvm)):
-        ingest(put(f"{bucket}/{name}", content), f"{bucket}/out.zarr", overwrite=name == "in.libsvm")
+    zstd = pa.compress(csv_of(X, y), "zstd", asbytes=True)
+    texts = {"in.csv.gz": gzip.compress(csv_of(X, y)), "in.csv.zst": zstd, "in.csv": csv_of(X, y), "in.libsvm": libsvm}
+    for name, content in texts.items():
+        ingest(put(f"{bucket}/{name}", content), f"{bucket}/out.zarr", overwrite=name != "in.csv.gz")
         dataset = open_dataset(f"{bucket}/out.zarr")
         np.testing.assert_array_equal(dataset.read_rows(0, len(X)), X)
         np.testing.assert_array_equal(dataset.read_labels(0, len(X)), y)

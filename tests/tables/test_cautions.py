@@ -66,10 +66,13 @@ def test_classes_that_were_told_are_all(recwarn):
     assert grown.classes_.tolist() == [0, 1, 2]
 
 
-def test_text_of_numbers_is_told():
+def test_text_of_numbers_is_refused_and_a_few_whole_ones_are_told():
     frame, y = load_iris(return_X_y=True, as_frame=True)
-    with pytest.warns(UserWarning, match="Text of X holds numbers.*'sepal length .cm.'"):
+    with pytest.raises(InputError, match=r"(?s)sepal length .cm.  150 numbers.*pd\.to_numeric"):
         MarginPCA(2).fit(frame.astype(str), y)
+    grades = frame.round().astype(int).astype(str)
+    with pytest.warns(UserWarning, match="Text of X holds numbers.*'sepal length .cm.'"):
+        MarginPCA(2).fit(grades, y)
 
 
 @pytest.mark.e2e

@@ -15,6 +15,7 @@ from sklearn.utils import compute_sample_weight
 from mmpca_dist import MarginPCA, load_model, run
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.statistics.class_weights import class_factors
 
 NAMES = np.asarray(["a", "b", "c"])
 TIMES = {"a": 1, "b": 3, "c": 2}
@@ -162,3 +163,11 @@ def test_refused(class_weight, message):
         MarginPCA(2, class_weight=class_weight).fit(X, y)
     with pytest.raises(InputError, match="Medians take no weights of rows"):
         MarginPCA(2, variant="m-pca1b", class_weight="balanced").fit(X, y)
+
+
+def test_balanced_classes_without_rows_take_no_part():
+    """As where a split holds all rows of a class out: the sum of the weights stays that of the rows that are left."""
+    names = np.repeat(NAMES[[0, 2]], [3, 5])
+    by_class = dict(zip(names, compute_sample_weight("balanced", names), strict=True))
+    factors = class_factors("balanced", NAMES, np.asarray([3.0, 0, 5]))
+    np.testing.assert_allclose(factors, [by_class["a"], 0, by_class["c"]], rtol=1e-15)

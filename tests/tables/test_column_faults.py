@@ -178,12 +178,12 @@ def test_the_plan_finds_gaps_in_metadata(tmp_path, monkeypatch):
     with pytest.raises(ColumnError) as caught:
         preview(load_config(file))
     message = str(caught.value)
-    assert {fault.facts["name"] for fault in caught.value.faults} == {"age", "weight"}
+    assert {fault.facts["name"] for fault in caught.value.faults} == {"age", "weight", "price"}
     assert "20 missing values (null)" in message and "--keep" not in message
     words = shlex.split(message.split("no features: ")[1].split("\n")[0])
     assert words[0] == "--set"
     key, _, value = words[1].partition("=")
-    assert set(yaml.safe_load(value)) == {"age", "weight", "ward"}
+    assert set(yaml.safe_load(value)) == {"age", "weight", "ward", "price"}
     monkeypatch.undo()
     preview(load_config(file, {key: yaml.safe_load(value)}))
 

@@ -9,9 +9,9 @@ import pytest
 from mmpca_dist import open_dataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.tables.compose import column_of
-from mmpca_dist.tables.readers.named_columns import _values
 from mmpca_dist.tables.roles import COVARIATE, WEIGHT
 from mmpca_dist.tables.side_columns import KeptColumns
+from mmpca_dist.tables.stored_types import column_values
 from mmpca_dist.tables.times import times
 from mmpca_dist.tables.values import names
 
@@ -113,4 +113,4 @@ def test_a_table_without_rows_has_none_with_a_label(tmp_path):
 
 
 def test_booleans_of_which_none_is_known_are_booleans():
-    assert _values(pa.array([None, None], pa.bool_())).dtype == bool
+    assert column_values(pa.array([None, None], pa.bool_())).dtype == bool

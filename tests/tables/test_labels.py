@@ -1,5 +1,7 @@
 """Labels that differ stay apart, or are refused, whatever takes them."""
 
+from functools import partial
+
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -242,3 +244,17 @@ def test_a_lazy_frame_is_to_be_collected(name):
         calls.get(name, lambda: TAKERS[name].fit(frame.lazy(), Y))()
     what = "y" if name == "labels" else "X"
     assert str(caught.value).endswith(f"{what} is a polars LazyFrame, a query that has not run: pass {what}.collect().")
+
+
+@pytest.mark.parametrize("kind", [str, bytes])
+def test_words_for_missing_in_a_file_of_an_array_are_no_classes(kind, tmp_path):
+    cells = np.asarray([*("yes", "no", "NA", "", " nan ", "?") * 5])
+    np.save(tmp_path / "X.npy", np.eye(30))
+    np.save(tmp_path / "y.npy", cells.astype("U" if kind is str else "S"))
+    opened = partial(open_dataset, tmp_path / "X.npy", label=str(tmp_path / "y.npy"))
+    with pytest.raises(InputError, match="Row 2 has no label"):
+        opened().read_labels(0, 30)
+    for words, n_rows in ((), 15), (("?",), 10):
+        dataset = opened(unlabelled="skip", missing_values=words)
+        labels = dataset.read_labels(0, dataset.n_rows)
+        assert dataset.n_rows == n_rows and set(labels.tolist()) == {"yes", "no", "?"}.difference(words)

@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from mmpca_dist import MarginPCA, NystroemFeatures, RandomFourierFeatures
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.passes.row_map_fits import fit_row_maps, spread_sample
+from mmpca_dist.passes.rows import fit_row_maps, spread_sample
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.tables.mapped_rows import MAP_ROWS

@@ -26,8 +26,8 @@ from mmpca_dist.passes.sweeps import sweep_spans
 from mmpca_dist.passes.units import BLOCK_ROWS, read_batches
 from mmpca_dist.statistics.fold_moments import class_fold_moments, training_moments
 from mmpca_dist.statistics.moments import use_pooled
+from mmpca_dist.statistics.row_space import WorkingRows
 from mmpca_dist.statistics.widened_rows import widened_by_targets
-from mmpca_dist.statistics.working_rows import WorkingRows
 from mmpca_dist.statistics.working_statistics import RowSpaceStatistics, Statistics, tall_statistics
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.readers.memory import rows_in_memory, with_targets
@@ -125,12 +125,24 @@ class FoldGrid:
         """
         rows = working.sweeper.rows
         task = partial(
-            _held_out_errors, terms=self.terms, coef=coef, intercept=intercept, units=working.units(),
-            shape=self.shape, sparse=working.sweeper.keeps_sparse,
-        )  # fmt: skip
+            self._errors_of, coef=coef, intercept=intercept, units=working.units(), sparse=working.sweeper.keeps_sparse
+        )
         spans = sweep_spans(rows.dataset, self.per_row * len(self.values))
         rows.begins("held-out", rows.dataset.n_bytes)
         return or_infinite(rows.run(OnRows(rows.dataset, task), spans, operator.add, "held-out", kept=False))
+
+    def _errors_of(
+        self, dataset: Dataset, span: Span, *, coef: Array, intercept: Array, units: RowUnits, sparse: bool
+    ) -> Array:
+        """Add up the errors of each candidate in rows of a span whose fold is held out."""
+        errors = np.zeros(self.shape[0])
+        for batch in read_batches(dataset, span, sparse=sparse, by_blocks=True):
+            count, folds = self.terms.error_counter(batch, self.shape[2]), self.terms.folds_of(batch)
+            for block, rows in units.blocks(batch, BLOCK_ROWS):
+                scores = (rows.images(coef).T + intercept).reshape(-1, *self.shape)
+                scores = np.take_along_axis(scores, folds[block, None, None, None], axis=2)[:, :, 0]
+                errors += np.where(np.isfinite(scores).all(axis=(0, 2)), count(block, scores), np.inf)
+        return errors
 
 
 def folds_of_classes(name: str, rows: Rows, unlabelled: int = -1) -> int:
@@ -147,21 +159,6 @@ def folds_of_classes(name: str, rows: Rows, unlabelled: int = -1) -> int:
             f"{name}='auto' holds rows of every class out, and a class has {single}: give {name} as a number."
         )
     return n_folds
-
-
-def _held_out_errors(
-    dataset: Dataset, span: Span, *, terms: FoldTerms, coef: Array, intercept: Array, units: RowUnits,
-    shape: tuple[int, int, int], sparse: bool,
-) -> Array:  # fmt: skip
-    """Add up the errors of each candidate in rows whose fold is held out."""
-    errors = np.zeros(shape[0])
-    for batch in read_batches(dataset, span, sparse=sparse):
-        count, folds = terms.error_counter(batch, shape[2]), terms.folds_of(batch)
-        for block, rows in units.blocks(batch.X, BLOCK_ROWS):
-            scores = (rows.images(coef).T + intercept).reshape(-1, *shape)
-            scores = np.take_along_axis(scores, folds[block, None, None, None], axis=2)[:, :, 0]
-            errors += np.where(np.isfinite(scores).all(axis=(0, 2)), count(block, scores), np.inf)
-    return errors
 
 
 def training_statistics(rows: Rows, n_folds: int, needs: Needs, whole: Statistics) -> Iterator[Statistics] | None:

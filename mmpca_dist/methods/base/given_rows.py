@@ -33,7 +33,7 @@ class TakesRows(LazyTransform):
         self, X: Any, y: Any, reset: bool, least: int = 2, sample_weight: Any = None
     ) -> tuple[Dataset, Scheduler]:
         """Return labelled rows as a data set, with their columns checked, and who reads them."""
-        y, weights = labels_of(y, X), labels_of(sample_weight)
+        y, weights = labels_of(y, X), labels_of(sample_weight, name="sample_weight")
         X = self._table(X, reset, weights)
         if isinstance(X, ForeignTable) and X.lazy:
             check_header(self, X, reset=reset)

@@ -19,12 +19,13 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.methods.base.transform import LazyTransform, by_unit, output_type
 from mmpca_dist.passes.dask_rows import whole_rows
-from mmpca_dist.passes.row_map_fits import spread_sample
+from mmpca_dist.passes.rows import spread_sample
 from mmpca_dist.passes.schedulers import Configured, Threads
 from mmpca_dist.passes.tree_reduction import Tasks, joined
 from mmpca_dist.settings import values_of
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.foreign import ForeignTable, as_table, asked_by, check_header, check_rows
+from mmpca_dist.tables.plain_arrays import with_known_chunks
 from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.row_maps.fourier import Fourier
 from mmpca_dist.tables.row_maps.nystroem import Nystroem
@@ -148,7 +149,7 @@ class _FittedFeatures(RowMapTransformer):
             rows = rows_in_memory(check_rows(self, table, reset=True), None, "X")
         if not isinstance(rows, Dataset):
             rows = whole_rows(rows)
-            rows = rows.compute_chunk_sizes() if np.isnan(rows.shape[0]) else rows
+            rows = with_known_chunks(rows, "X")
         n_rows = len(rows) if isinstance(rows, da.Array) else rows.n_rows
         if isinstance(row_map, Nystroem) and row_map.n_components > n_rows:
             warnings.warn(f"{type(self).__name__}: all {n_rows} rows are landmarks.", UserWarning, stacklevel=3)

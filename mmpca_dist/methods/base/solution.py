@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.eigen.dense import Eigenpairs, fix_signs
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, NoComponentsError
 from mmpca_dist.statistics.working_statistics import Statistics
 
 IMPRECISE = 1e-2
 """Components whose relative rounding error exceeds this are marked."""
+CLASS_LIMIT = "the number of classes less one"
+"""The limit of methods that tell classes apart by a linear function, in words."""
 
 
 @dataclass(frozen=True)
@@ -56,18 +58,31 @@ class Solution:
 
     def refuse_too_few(self, asked: int | None, name: str, statistics: Statistics) -> None:
         """Raise InputError where there are fewer components than ``asked`` for of the estimator ``name``, or none."""
-        count, precision = len(self.eigenvalues), statistics.precision
-        if count == 0 or (asked is not None and count < asked):
-            rounded = hint = ""
-            if not self.limit.endswith(f" {count}"):
-                rounded = f", less what is zero up to rounding ({precision} precision)"
-            if rounded and precision == "single" and self.total > 0:
-                hint = " Columns of very different scale lose some: standardise them, or set precision to double."
-            raise InputError(
-                f"n_components={asked} is more than the {count} components that {name} finds in "
-                f"{statistics.moments.n_rows} rows of {statistics.n_features} features: its limit is "
-                f"{self.limit}{rounded}.{hint}"
+        count, precision, d = len(self.eigenvalues), statistics.precision, statistics.n_features
+        if count and (asked is None or count >= asked):
+            return
+        rounded, lost, where = "", count, f"in {statistics.moments.n_rows} rows of {d} features"
+        variances = statistics.column_variances() if statistics.knows_columns else None
+        constant = 0 if variances is None else d - int(np.count_nonzero(variances))
+        if constant and self.limit.endswith(f" {d}"):
+            rounded, lost = f", less {constant} constant column{'s' * (constant > 1)}", count + constant
+        if not self.limit.endswith(f" {lost}"):
+            rounded += f", less what is zero up to rounding ({precision} precision)"
+            drowned = (
+                variances is None or variances[variances > 0].min(initial=np.inf) < statistics.unit * variances.sum()
             )
+            if precision == "single" and self.total > 0 and drowned:
+                rounded += ". Columns of very different scale lose some: standardise them, or set precision to double"
+        if count:
+            raise InputError(
+                f"n_components={asked} is more than the {count} components that {name} finds {where}: its limit is "
+                f"{self.limit}{rounded}."
+            )
+        why = f"its limit is {self.limit}{rounded}"
+        of_means = self.limit.startswith(CLASS_LIMIT)
+        if of_means and variances is not None and variances.any() and not statistics.column_deviations().any():
+            why = "the class means are equal"
+        raise NoComponentsError(f"{name} finds no component {where}: {why}.")
 
 
 def rank_limit(largest: int) -> str:
@@ -76,8 +91,8 @@ def rank_limit(largest: int) -> str:
 
 
 def class_limit(n_classes: int) -> str:
-    """Return what bounds the components of methods that tell classes apart by a linear function."""
-    return f"the number of classes less one, {n_classes - 1}"
+    """Return that limit for a number of classes."""
+    return f"{CLASS_LIMIT}, {n_classes - 1}"
 
 
 def certificate_of_means(statistics: Statistics) -> dict[str, Any] | None:

@@ -12,14 +12,13 @@ from mmpca_dist.eigen.block_passes import statistics_in_passes
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions, choose_solver
 from mmpca_dist.errors import InputError
-from mmpca_dist.neighbors.layout_size import fits_memory
-from mmpca_dist.neighbors.options import Search
+from mmpca_dist.neighbors.options import Search, fits_memory
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.scratch import Scratch, open_scratch
 from mmpca_dist.passes.sweeps import Sweeper, SweptNeed, states_fit_memory
 from mmpca_dist.statistics.class_weights import ClassWeight, weighted_by_class
 from mmpca_dist.statistics.from_rows import gather_statistics
-from mmpca_dist.statistics.moments_pass import column_medians
+from mmpca_dist.statistics.medians import column_medians
 from mmpca_dist.statistics.row_space import row_space_statistics
 from mmpca_dist.statistics.widened_rows import adjusted_rows, adjustment_from_pass
 from mmpca_dist.statistics.widening import effective_precision

@@ -25,6 +25,7 @@ from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.passes.sweeps import SweptNeed
 from mmpca_dist.statistics.column_units import target_units
 from mmpca_dist.statistics.working_statistics import Statistics
+from mmpca_dist.tables.covariates import BY_NAME
 from mmpca_dist.tables.dataset import Dataset
 
 
@@ -75,7 +76,7 @@ class SweptReducer(MomentReducer):
             )
         return fits[self.n_components]
 
-    def _transformed(self, X: Any, covariates: Any = None, **attributes: Any) -> Any:
+    def _transformed(self, X: Any, covariates: Any = BY_NAME, **attributes: Any) -> Any:
         """Return what ``transform`` gives with other attributes, as an array whatever ``set_output`` asks for."""
         check_is_fitted(self, "components_")
         plain = copy(self)
@@ -95,7 +96,7 @@ class SweptRegressor(TakesTargets, RegressorMixin, SweptReducer):
         self._units = target_units(rows.dataset, rows.spans, rows)
         return super()._statistics(dataset, scheduler)
 
-    def predict(self, X: Any, covariates: Any = None) -> Any:
+    def predict(self, X: Any, covariates: Any = BY_NAME) -> Any:
         """Return the outputs, shape (n_samples,), or (n_samples, q) of several targets; lazy for Dask input."""
         outputs = self._outputs(X, covariates)
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
@@ -108,7 +109,7 @@ class ClassifiesByScores(ClassifierMixin):
     _outputs: Callable[..., Any]
     """Returns the outputs of rows, shape (n, m); lazy for rows that are read piece by piece."""
 
-    def decision_function(self, X: Any, covariates: Any = None) -> Any:
+    def decision_function(self, X: Any, covariates: Any = BY_NAME) -> Any:
         """Return the output for every class, or of two classes for the second.
 
         Parameters
@@ -121,12 +122,12 @@ class ClassifiesByScores(ClassifierMixin):
         array of shape (n_samples, C), or (n_samples,) for two classes
             Lazy for Dask input.
         """
-        outputs = self._outputs(X) if covariates is None else self._outputs(X, covariates)
+        outputs = self._outputs(X) if isinstance(covariates, str) else self._outputs(X, covariates)
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
-    def predict(self, X: Any, covariates: Any = None) -> Any:
+    def predict(self, X: Any, covariates: Any = BY_NAME) -> Any:
         """Return the class with the largest output, shape (n_samples,); lazy for Dask input."""
-        outputs = self._outputs(X) if covariates is None else self._outputs(X, covariates)
+        outputs = self._outputs(X) if isinstance(covariates, str) else self._outputs(X, covariates)
         named = partial(_named, classes=self.classes_)
         if not dask.is_dask_collection(outputs):
             return named(outputs)

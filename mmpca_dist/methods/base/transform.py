@@ -21,12 +21,13 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.passes.dask_rows import whole_rows
 from mmpca_dist.passes.units import read_batch
-from mmpca_dist.tables.covariates import given_covariates
+from mmpca_dist.tables.covariates import BY_NAME, Covariate, columns_beside
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.foreign import ForeignTable, as_table, check_header, check_rows, naming
+from mmpca_dist.tables.foreign import ForeignTable, as_table, asked_by, check_header, check_rows, is_from, naming
 from mmpca_dist.tables.levels import Levels
+from mmpca_dist.tables.plain_arrays import plain, with_known_chunks
 from mmpca_dist.tables.readers.frames import encoded, is_mixed
-from mmpca_dist.tables.readers.memory import rows_in_memory, with_covariates
+from mmpca_dist.tables.readers.memory import encoded_covariates
 from mmpca_dist.tables.spans import reading_edges
 
 
@@ -50,22 +51,13 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         check_is_fitted(self, "components_")
         X = check_rows(self, X, reset=False, **gaps_allowed(self))
         Z = self._project(X)
-        if not getattr(self, "covariates_", ()):
-            if covariates is not None:
-                raise InputError(f"{type(self).__name__} was fitted without covariates: transform rows without them.")
-            return Z
         if covariates is None:
-            warnings.warn(
-                f"{type(self).__name__}: without their covariates, rows are projected as they are.",
-                UserWarning,
-                stacklevel=3,
-            )
             return Z
-        given = given_covariates(covariates, X.shape[0])
-        known = with_covariates(rows_in_memory(X, None, "X"), given, self.covariates_)
-        numbers = known.batch(0, X.shape[0], X=False).roles["covariates"]
-        explained = (numbers - self.adjustment_.centre) @ self.adjustment_.slopes
-        return Z - (explained @ self.projection()[0]).astype(Z.dtype)
+        return Z - self._explained(encoded_covariates(covariates, self.covariates_, X.shape[0])).astype(Z.dtype)
+
+    def _explained(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what the numbers of covariates, shape (n, q), explain of projected rows."""
+        return np.asarray(self.adjustment_.explained(numbers, self.projection()[0]))
 
     def _project(self, X: Any) -> NDArray:
         dtype = output_type(X.dtype)
@@ -101,8 +93,14 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         back = np.linalg.pinv(self.components_).T / self.gain_
         if self.scale_ is not None:
             back = back * self.scale_
-        Z = as_table(Z)
-        Z = Z.rows if isinstance(Z, ForeignTable) else np.asarray(Z)
+        with asked_by(self):
+            Z = as_table(Z)
+            Z = Z.rows if isinstance(Z, ForeignTable) else Z.toarray() if issparse(Z) else np.asarray(Z)
+            if Z.shape[-1:] != back.shape[:1] or Z.dtype.kind not in "fiub":
+                raise InputError(
+                    f"Z has shape {Z.shape} and type {Z.dtype}; it must hold numbers of shape (n_samples, "
+                    f"{len(back)}), as transform returns them."
+                )
         return (Z - offset) @ back + self.mean_
 
 
@@ -117,10 +115,10 @@ class LazyTransform:
     """Moments that ``partial_fit`` extends, a function that loads them, or why there are none; None before a fit."""
 
     @overload
-    def transform(self, X: NDArray, covariates: Any = None) -> NDArray: ...
+    def transform(self, X: NDArray, covariates: Any = BY_NAME) -> NDArray: ...
     @overload
-    def transform(self, X: Any, covariates: Any = None) -> Any: ...
-    def transform(self, X: Any, covariates: Any = None) -> Any:
+    def transform(self, X: Any, covariates: Any = BY_NAME) -> Any: ...
+    def transform(self, X: Any, covariates: Any = BY_NAME) -> Any:
         """Project rows onto the components: V^T x, or V^T (x - mean) with ``center=True``.
 
         With ``standardize=True`` rows are standardised first, which centres them.
@@ -130,7 +128,8 @@ class LazyTransform:
         X : as in ``fit``
             Columns that have names must have those of ``fit``, in their order.
         covariates : as in ``fit``, optional
-            For a fit with covariates, of rows in memory. Without them rows are projected as they are, with a warning.
+            Those of the rows, for a fit with covariates. By default the columns of X that have their names (of
+            AnnData those of ``obs``); with None rows are projected as they are.
 
         Returns
         -------
@@ -142,22 +141,37 @@ class LazyTransform:
         Raises
         ------
         InputError
-            (a ValueError) For other columns than those of ``fit``, and with ``set_output(transform="polars")``, which
-            has no lazy form here.
+            (a ValueError) For other columns than those of ``fit``, covariates that are not there, and with
+            ``set_output(transform="polars")``, which has no lazy form here.
         """
+        X, covariates = self._apart(X, covariates)
+        if covariates is not None and not getattr(self, "covariates_", ()):
+            raise InputError(f"{type(self).__name__} was fitted without covariates: transform rows without them.")
         X = self._table(X)
         if not (isinstance(X, ForeignTable) and X.lazy):
             return super().transform(X, **({} if covariates is None else {"covariates": covariates}))  # type: ignore[misc]
-        if covariates is not None:
-            raise InputError("Rows that are read piece by piece are transformed without covariates: load them first.")
         check_is_fitted(self, self._fitted_name)
         check_header(self, X, reset=False)
         sample = super().transform(X.sample)  # type: ignore[misc]
         Z = self._of_dataset(X.rows) if isinstance(X.rows, Dataset) else _of_array(self, X.rows)
+        Z = Z if covariates is None else _without_effects(self, Z, covariates)
         return Z if isinstance(sample, np.ndarray) else _in_frame(Z, sample, X.index)
+
+    def _apart(self, X: Any, covariates: Any) -> tuple[Any, Any]:
+        """Return rows without the covariates of the fit, and these: columns of the table that the rows are in."""
+        known = getattr(self, "covariates_", ())
+        if not isinstance(covariates, str) or not known:
+            return X, None if isinstance(covariates, str) else covariates
+        with asked_by(self):
+            beside = columns_beside(X.obs if is_from(X, "anndata") else X, known)
+        columns, own = list(getattr(X, "columns", ())), set(getattr(self, "feature_names_in_", ()))
+        features = [name for name in columns if name in own or str(name) not in {each.name for each in known}]
+        whole = is_from(X, "anndata") or (not own and len(columns) == self.n_features_in_)  # type: ignore[attr-defined]
+        return X if whole or len(features) == len(columns) else X[features], beside
 
     def _table(self, X: Any, reset: bool = False, sample_weight: Any = None) -> Any:
         """Return rows as a table; columns of text of a data frame as indicators, those of the fit."""
+        X = plain(X, "X")
         columns, levels = (None, None) if reset else self.encoding_
         if reset:
             self.__dict__.pop("encoding_", None)  # that of an earlier fit
@@ -210,9 +224,29 @@ class LazyTransform:
 def _of_array(reducer: Any, X: da.Array) -> da.Array:
     X = whole_rows(X)
     dtype, k = output_type(X.dtype), reducer._n_features_out
-    meta = reducer._empty(X, dtype)
+    project = _without_moments(reducer)._project
+    return da.map_blocks(project, X, dtype=dtype, chunks=(X.chunks[0], (k,)), meta=reducer._empty(X, dtype))
+
+
+def _without_effects(reducer: Any, Z: da.Array, covariates: Any) -> da.Array:
+    """Return projected rows less what their covariates explain; these are a Dask frame, or in memory."""
     fitted = _without_moments(reducer)
-    return da.map_blocks(fitted._project, X, dtype=dtype, chunks=(X.chunks[0], (k,)), meta=meta)
+    if hasattr(covariates, "map_partitions"):
+        empty = pd.DataFrame(np.empty((0, len(fitted.adjustment_.slopes))))
+        numbers = covariates.map_partitions(_encoded_frame, fitted.covariates_, meta=empty).to_dask_array()
+    else:
+        Z = with_known_chunks(Z, "X")
+        numbers = encoded_covariates(covariates, fitted.covariates_, Z.shape[0])
+        numbers = da.from_array(numbers, (Z.chunks[0], numbers.shape[1]))
+    return da.map_blocks(partial(_less, fitted), Z, numbers, dtype=Z.dtype, chunks=Z.chunks, meta=Z._meta)
+
+
+def _encoded_frame(covariates: pd.DataFrame, known: Sequence[Covariate]) -> pd.DataFrame:
+    return pd.DataFrame(encoded_covariates(covariates, known, len(covariates)), covariates.index)
+
+
+def _less(fitted: Any, Z: NDArray, numbers: NDArray[np.float64]) -> NDArray:
+    return Z - fitted._explained(numbers).astype(Z.dtype)
 
 
 def _without_moments(fitted: Any) -> Any:

@@ -18,6 +18,7 @@ from mmpca_dist.models.bayesian_margin.fit import MarginFit, MarginModels
 from mmpca_dist.models.bayesian_margin.posterior import Array, Posterior, Prior, transposed
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.statistics.working_statistics import Statistics
+from mmpca_dist.tables.covariates import BY_NAME
 
 PRIOR_NAMES = tuple(field.name for field in fields(Prior))
 KEPT = tuple(field.name for field in fields(Posterior) if field.name != "loadings")
@@ -153,7 +154,7 @@ class BayesianMargin(SweptReducer):
         rows = Z @ (self.fitted().directions / m) + self.location_.mean(axis=0)
         return self.mean_ + (rows if self.scale_ is None else rows * self.scale_)
 
-    def _outputs(self, X: Any, covariates: Any = None) -> Any:
+    def _outputs(self, X: Any, covariates: Any = BY_NAME) -> Any:
         """Return E[eta]^T [z; 1] of every variant, shape (n, m); lazy for rows that are read piece by piece."""
         latent = self._transformed(X, covariates)
         coef, intercept = self._classifier()

@@ -17,6 +17,7 @@ from mmpca_dist.methods.base.traits import Fitted, Option, check_numbers
 from mmpca_dist.models.bayesian_margin.base import BayesianMargin
 from mmpca_dist.models.bayesian_margin.fit import LARGEST_C, MarginFit, is_label
 from mmpca_dist.passes.schedulers import Scheduler
+from mmpca_dist.tables.covariates import BY_NAME
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.readers.memory import with_targets
 
@@ -226,7 +227,7 @@ class BayesianMarginRegressor(SweptRegressor, BayesianMargin):
         """Standard deviations of the targets, shape (q,)."""
         return np.array([scale for _, scale in self._units])
 
-    def _outputs(self, X: Any, covariates: Any = None) -> Any:
+    def _outputs(self, X: Any, covariates: Any = BY_NAME) -> Any:
         return super()._outputs(X, covariates) * self.target_scale_ + self.target_mean_
 
 

@@ -20,8 +20,8 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.sweeps import Sweeper, SweepRound, SweptNeed
 from mmpca_dist.passes.units import block_rows
+from mmpca_dist.statistics.row_space import WorkingRows
 from mmpca_dist.statistics.scatters import WeightedScatter, full_rank
-from mmpca_dist.statistics.working_rows import WorkingRows
 from mmpca_dist.statistics.working_statistics import Statistics
 
 EXPECTED = 15

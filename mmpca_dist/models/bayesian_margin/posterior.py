@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
-from mmpca_dist.passes.array_sums import ArraySums
 from mmpca_dist.passes.centred_rows import CentredRows
 from mmpca_dist.passes.serialization import storable
+from mmpca_dist.passes.tree_reduction import ArraySums
 
 Array = NDArray[Any]
 """Arrays of doubles; solvers of stacked systems have no more exact type."""

@@ -15,6 +15,7 @@ from mmpca_dist.methods.base.swept_reducer import ClassifiesByScores, SweptReduc
 from mmpca_dist.methods.base.traits import Fitted, Option
 from mmpca_dist.models.logistic_discriminant.fit import LogisticFit, NewtonFit, contrasts
 from mmpca_dist.statistics.working_statistics import EPS, Statistics
+from mmpca_dist.tables.covariates import BY_NAME
 
 
 class LogisticDiscriminant(ClassifiesByScores, SweptReducer):
@@ -110,10 +111,10 @@ class LogisticDiscriminant(ClassifiesByScores, SweptReducer):
             unconverged=[] if self.gap_ <= self.tol else [gain],
         )  # fmt: skip
 
-    def _outputs(self, X: Any, covariates: Any = None) -> Any:
+    def _outputs(self, X: Any, covariates: Any = BY_NAME) -> Any:
         return self._transformed(X, covariates, center=True) @ self.weights_.T + self.outputs_at_mean_
 
-    def predict_proba(self, X: Any, covariates: Any = None) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any, covariates: Any = BY_NAME) -> NDArray[np.float64]:
         """Return the probability of each class, shape (n_samples, C)."""
         outputs = np.asarray(self._outputs(X, covariates))
         if outputs.shape[1] > 1:

@@ -15,7 +15,7 @@ from mmpca_dist.passes.centred_rows import Array, RowUnits
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.sweeps import Step, Sweep, Sweeper, SweepRound, SweptNeed
 from mmpca_dist.passes.units import BLOCK_ROWS
-from mmpca_dist.statistics.working_rows import WorkingRows
+from mmpca_dist.statistics.row_space import WorkingRows
 from mmpca_dist.statistics.working_statistics import Statistics
 from mmpca_dist.tables.batch import Batch
 
@@ -55,7 +55,7 @@ def _sum_rows(
     """Return the sums over the rows of a unit: the step of a sweep."""
     codes, H, (m, p) = batch.codes(classes), contrasts(len(classes)), parameters.shape
     loss, gradient, hessian = 0.0, np.zeros((m, p)), np.zeros((m, p, m, p))
-    for block, centred in units.blocks(batch.X, BLOCK_ROWS):
+    for block, centred in units.blocks(batch, BLOCK_ROWS):
         rows = np.column_stack([centred.X, np.ones(len(centred.X))])
         log_shares = log_softmax(rows @ parameters.T @ H, axis=1)
         loss -= float(log_shares[np.arange(len(rows)), codes[block]].sum())

@@ -1,28 +1,45 @@
-"""The base of estimators with a projection penalty: parameters, coefficients, and their two parts."""
+"""The base of estimators with a projection penalty: parameters, the reduction, coefficients, and their two parts."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any, Literal
 
+import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError
 from mmpca_dist.finite import or_infinite
 from mmpca_dist.limits import COMPONENT_COUNTS, LIMITS
 from mmpca_dist.methods.base.choice_by_folds import Choice, edge_remark
+from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.methods.base.swept_reducer import SweptReducer
 from mmpca_dist.methods.base.traits import Fitted, Option, check_choice, check_numbers
 from mmpca_dist.models.projection_penalty.fit import PenaltyFit
-from mmpca_dist.models.projection_penalty.reduction import MethodReduction
+from mmpca_dist.models.projection_penalty.reduction import (
+    GivenReduction,
+    MethodReduction,
+    ReductionOf,
+    components_of,
+    is_fitted,
+    is_transformer,
+    method_named,
+    with_features,
+)
 from mmpca_dist.models.projection_penalty.results import PenalizedModels
-from mmpca_dist.models.projection_penalty.takes_reduction import TakesReduction
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.statistics.working_statistics import Statistics
+from mmpca_dist.tables.covariates import BY_NAME
+from mmpca_dist.tables.dataset import Dataset
 
+DEFAULT_COMPONENTS = 10
+LARGE_EPSILON = 0.5
+SAMPLE_ROWS = 1000
+"""Rows of a Dask array that tell how columns vary."""
 ALPHAS = tuple(10.0**exponent for exponent in range(-8, 11, 2))
 """The grid of Zhang & Schneider 2010, section 3."""
 LARGEST_ALPHA = 1e12
@@ -31,7 +48,7 @@ WIDE_SPREAD = 1e6
 """Columns whose scales differ by more leave few digits of the smaller ones in sums of products."""
 
 
-class ProjectionPenalty(TakesReduction):
+class ProjectionPenalty(SweptReducer):
     """Base of the estimators with a projection penalty."""
 
     traits = SweptReducer.traits.extended({
@@ -66,6 +83,11 @@ class ProjectionPenalty(TakesReduction):
         "objective_", "gaps_", "n_iter_", "proved_", "weights_", "outputs_at_mean_",
     ))  # fmt: skip
     loss = "squared"
+    n_components: int | Literal["auto"] | None  # type: ignore[assignment]
+    _fitted_reduction: ReductionOf | None = None
+    """The reduction of the rows of a fit, where parameters do not tell it."""
+    _appended: Any = None
+    """A fitted transformer whose features stand behind the columns of the rows, where it is not linear."""
     _column_spread = 1.0
     _chosen: Choice | None = None
     """The choice before the models are solved for, where moments suffice."""
@@ -88,13 +110,115 @@ class ProjectionPenalty(TakesReduction):
 
     def _fit(self) -> PenaltyFit:
         return PenaltyFit(
-            described=self._from_parameters(), fitted=self._fitted_reduction,
+            reduction=self._fitted_reduction or self._from_parameters(),
             alpha=None if self.alpha == "auto" else self.alpha,
             candidates=tuple(dict.fromkeys(self.alphas)), epsilon=self._own_epsilon, loss=self.loss,
             penalty=self.penalty, fit_intercept=bool(self.fit_intercept), tol=self.tol,
             max_iter=self.max_iter, targets=self._units,
             sizes=tuple(sorted(set(self.sizes))) if self.n_components == "auto" else (),
         )  # fmt: skip
+
+    def _from_parameters(self) -> ReductionOf:
+        """Return where the rows of P come from, as far as parameters tell."""
+        if isinstance(self.reduction, str | dict):
+            return MethodReduction.of(method_named(self.reduction, precision=self.precision, scratch=self.scratch))
+        if isinstance(self.reduction, MomentReducer) and not is_fitted(self.reduction):
+            if self.reduction.standardize and not self.standardize:
+                raise InputError(
+                    "standardize=True of the reduction, but not here: both share the statistics of the rows. Set it "
+                    "here, too, or fit the reduction first."
+                )
+            return MethodReduction.of(self.reduction)
+        if is_transformer(self.reduction):
+            return ReductionOf(name=type(self.reduction).__name__)
+        return GivenReduction.of(self.reduction)
+
+    @property
+    def _serving_reduction(self) -> bool:
+        """Whether the reduction is of use where there are numbers to predict."""
+        reduction = self._from_parameters()
+        return not isinstance(reduction, MethodReduction) or reduction.reducer(None).serves_targets
+
+    def _reduction_size(self, n: int, d: int) -> int:
+        reduction = self._fitted_reduction or self._from_parameters()
+        if self.n_components == "auto":
+            return min(max(self.sizes), reduction.largest(d))
+        if isinstance(reduction, GivenReduction):
+            return self.n_components or reduction.largest(d)
+        own = reduction.n_components if isinstance(reduction, MethodReduction) else None
+        return self.n_components or own or min(DEFAULT_COMPONENTS, d, max(n - 1, 1))
+
+    def _prepared(self, X: Any, y: Any) -> Any:
+        """Fit the reduction where it is no method of this project, and return rows with what is appended to them."""
+        self._fitted_reduction = self._appended = None
+        transformer = self.reduction
+        if not is_transformer(transformer):
+            return X
+        if isinstance(transformer, MomentReducer):
+            if is_fitted(transformer):
+                scale = 1.0 if transformer.scale_ is None else transformer.scale_
+                self._fitted_reduction = GivenReduction.of(transformer.fitted().directions / scale, of_raw_columns=True)
+            return X
+        name = type(transformer).__name__
+        if isinstance(X, Dataset):
+            raise InputError(
+                f"The reduction, a {name}, is none of this project, whose methods alone read a Dataset: give its "
+                "matrix, such as pca.components_, as the reduction."
+            )
+        is_lazy = isinstance(X, da.Array)
+        if is_lazy and not is_fitted(transformer):
+            raise InputError(
+                f"The reduction, a {name}, is not fitted, and it cannot read a Dask array piece by piece: fit it to "
+                "some rows first, or name a method of this project, such as reduction='pca'."
+            )
+        was_fitted = is_fitted(transformer)
+        fitted = transformer if was_fitted else clone(transformer).fit(X, y)
+        P = components_of(fitted, X[:SAMPLE_ROWS].compute() if is_lazy else X)
+        if P is not None:
+            self._fitted_reduction = replace(GivenReduction.of(P, of_raw_columns=True), is_fitted_to_all=not was_fitted)
+            return X
+        if self.n_components == "auto":
+            raise InputError(
+                f"n_components='auto' is for reductions that are linear, and {name} is not: choose its own parameters, "
+                "for example by scikit-learn's GridSearchCV."
+            )
+        if self.standardize:
+            raise InputError(
+                "standardize=True is for reductions that are linear: put a StandardScaler in front of this estimator."
+            )
+        self._appended = fitted
+        extended = self._extended(X, self._appended_gain)
+        picked = GivenReduction.of(np.eye(extended.shape[1])[X.shape[1] :])
+        self._fitted_reduction = replace(picked, appended=True, is_fitted_to_all=not was_fitted)
+        return extended
+
+    @property
+    def unmergeable_reason(self) -> str | None:
+        reduction = self.reduction
+        if is_transformer(reduction) and not isinstance(reduction, MomentReducer) and not is_fitted(reduction):
+            return "its reduction would be fitted to every part of the rows anew: fit it first"
+        return super().unmergeable_reason
+
+    def _extended(self, X: Any, gain: float = 1.0) -> Any:
+        """Return rows with the features of a reduction that is not linear behind them: [x; phi(x)]."""
+        return X if self._appended is None else with_features(X, self._appended, gain)
+
+    @property
+    def _appended_gain(self) -> float:
+        """The factor of appended features in a fit: epsilon may be too large for P = [0 I]."""
+        is_large = self._appended is not None and self.penalty == "l2" and self.epsilon > LARGE_EPSILON
+        return 1 / np.sqrt(2 * self.epsilon) if is_large else 1.0
+
+    @property
+    def _own_epsilon(self) -> float:
+        """The epsilon of P.
+
+        Coefficients u of appended features have P = [0 I], with which min (u - v)^2 + e v^2 = e / (1 + e) u^2: for a
+        penalty of epsilon u^2, e is epsilon / (1 - epsilon), or 1 for features whose gain makes epsilon a half.
+        """
+        if self._appended is None or self.penalty == "l1":
+            return self.epsilon
+        return 1.0 if self.epsilon > LARGE_EPSILON else self.epsilon / (1 - self.epsilon)
 
     @property
     def _from_moments(self) -> bool:
@@ -153,9 +277,7 @@ class ProjectionPenalty(TakesReduction):
     def _note_spread(self, statistics: Statistics) -> None:
         """Keep how many times the largest standard deviation of a column is the smallest, where these are known."""
         if statistics.scale is None and statistics.knows_columns:
-            counts = statistics.moments.counts
-            squares = statistics.column_squares(np.ones(len(counts)))
-            squares = squares + counts @ statistics.column_deviations() ** 2
+            squares = statistics.column_totals()
             squares = squares[squares > 0]
             self._column_spread = float(np.sqrt(squares.max() / squares.min())) if len(squares) else 1.0
 
@@ -200,7 +322,7 @@ class ProjectionPenalty(TakesReduction):
     def _shaped(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
         return coef
 
-    def _outputs(self, X: Any, covariates: Any = None) -> Any:
+    def _outputs(self, X: Any, covariates: Any = BY_NAME) -> Any:
         """Return w^T x + b of every model, shape (n, m); lazy for rows that are read piece by piece."""
         parts = self._transformed(X, covariates, center=True)  # products of a mean far from zero cancel digits
         m = len(self.outputs_at_mean_)

@@ -190,9 +190,9 @@ class ProjectionPenaltyRegressor(SweptRegressor, ProjectionPenalty):
         parts = class_fold_moments(rows, folds_of(rows, min(MAX_FOLDS, dataset.n_rows)), precision="double")
         whole = functools.reduce(ClassMoments.merge, parts)
         statistics = tall_statistics(whole, precision="double", standardize=self.standardize)
-        most = self._reduction_size(dataset.n_rows, statistics.n_features)
-        most = min(most, len(self._described().components(statistics, most)))
-        self._chosen = self._fit().choice_from_moments(parts, most, standardize=self.standardize)
+        most, fit = self._reduction_size(dataset.n_rows, statistics.n_features), self._fit()
+        most = min(most, len(fit.reduction.components(statistics, most)))
+        self._chosen = fit.choice_from_moments(parts, most, standardize=self.standardize)
         return statistics
 
     def check_parameters(self) -> None:

@@ -22,8 +22,8 @@ from mmpca_dist.passes.sweeps import Sweeper, SweepRound, SweptNeed
 from mmpca_dist.passes.units import block_rows
 from mmpca_dist.statistics.fold_moments import training_moments
 from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.row_space import WorkingRows, coordinates_of
 from mmpca_dist.statistics.scatters import regression_of
-from mmpca_dist.statistics.working_rows import WorkingRows, coordinates_of
 from mmpca_dist.statistics.working_statistics import Statistics, tall_statistics
 
 ARRAYS = 20
@@ -40,7 +40,7 @@ EXPECTED = {"squared": 3, "logistic": 15, "hinge": 18, "squared hinge": 12}
 class PenaltyFit(SweptNeed):
     """A projection penalty as a need: all that determines the fit but the rows and the number of components."""
 
-    described: ReductionOf  # as parameters tell
+    reduction: ReductionOf  # as parameters tell, or rows where they had to
     alpha: float | None  # None to choose among ``candidates``
     candidates: tuple[float, ...]
     epsilon: float
@@ -50,12 +50,7 @@ class PenaltyFit(SweptNeed):
     tol: float
     max_iter: int
     sizes: tuple[int, ...] = ()  # numbers of components to choose among; empty where it is given
-    fitted: ReductionOf | None = field(default=None, compare=False)  # where rows had to tell
     targets: tuple[tuple[float, float], ...] = field(default=(), compare=False)  # mean and deviation of each
-
-    @property
-    def reduction(self) -> ReductionOf:
-        return self.fitted or self.described
 
     def fit(self, statistics: Statistics, sweeper: Sweeper, n_components: int) -> PenalizedModels:
         working = WorkingRows.of(statistics, sweeper, by_column=self.penalty == "l1")
@@ -67,11 +62,8 @@ class PenaltyFit(SweptNeed):
         if isinstance(penalty, SubspacePenalty) and penalty.is_free and statistics.approximation is None:
             squares_of(statistics, self.fit_intercept)[0].refuse_undetermined(penalty)
         terms = self._terms(working)
-        n_models = len(terms.held_out)
-        models = Models(penalty, terms, np.full(n_models, choice.value))
-        problem = Problem(
-            working, "sweep", self.loss, [models], terms, n_models, self.fit_intercept, self.tol, self.max_iter
-        )
+        models = Models(penalty, terms, np.full(len(terms.held_out), choice.value))
+        problem = Problem(working, "sweep", self.loss, [models], terms, self.fit_intercept, self.tol, self.max_iter)
         (minimum,) = minimise(problem)
         intercept = minimum.intercept  # the outputs for the mean of the rows
         if working.is_uncentred:
@@ -104,10 +96,7 @@ class PenaltyFit(SweptNeed):
         ]
         once = grid.terms.only(slice(0, grid.shape[1] * grid.shape[2]))
         tol = max(self.tol, ROUGH)
-        problem = Problem(
-            working, "choose", self.loss, models, once, grid.shape[2], self.fit_intercept, tol, self.max_iter
-        )
-        minima = minimise(problem)
+        minima = minimise(Problem(working, "choose", self.loss, models, once, self.fit_intercept, tol, self.max_iter))
         coef, intercept = np.empty((len(grid.values), working.width)), np.empty(len(grid.values))
         gaps = np.empty(len(grid.values))
         for some, minimum in zip(models, minima, strict=True):

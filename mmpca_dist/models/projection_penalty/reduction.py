@@ -1,4 +1,4 @@
-"""The reduction that a projection penalty is about: a matrix, or a method that is fitted to the same rows."""
+"""The reduction that a projection penalty is about: a matrix, a transformer, or a method fitted to the same rows."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, hstack, issparse
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError, did_you_mean
@@ -223,6 +227,35 @@ def components_of(transformer: Any, X: Any) -> NDArray[np.float64] | None:
             if (np.abs(images - images[0] - expected) <= rounding).all():
                 return P
     return None
+
+
+def is_transformer(reduction: Any) -> bool:
+    """Tell whether a reduction is a transformer; raise InputError for a class of them."""
+    if isinstance(reduction, type):
+        name = reduction.__name__
+        raise InputError(f"The reduction is the class {name}: give an instance, {name}(...).")
+    return hasattr(reduction, "fit") and hasattr(reduction, "transform")
+
+
+def is_fitted(estimator: Any) -> bool:
+    """Tell whether an estimator is fitted."""
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        return False
+    return True
+
+
+def with_features(X: Any, transformer: Any, gain: float) -> Any:
+    """Return rows with the features of a transformer, times a gain, behind them; lazy for a Dask array."""
+    if isinstance(X, da.Array):
+        X = X.rechunk({1: -1})
+        chunks = (X.chunks[0], (X.shape[1] + transformer.transform(X[:1].compute()).shape[1],))
+        return da.map_blocks(with_features, X, transformer, gain, dtype=np.float64, chunks=chunks)
+    features = transformer.transform(X) * gain
+    if issparse(X):
+        return csr_array(hstack([X, csr_array(features)], format="csr"))
+    return np.hstack([np.asarray(X, np.float64), np.asarray(features, np.float64)])
 
 
 OF_THE_STATISTICS = ("n_components", "standardize", "center", "precision", "solver", "scratch")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.faults import Setting
+from mmpca_dist.ingest.column_profiles import ColumnProfile
 from mmpca_dist.jobs.counted import Counted
 from mmpca_dist.jobs.finished_runs import open_projected
 from mmpca_dist.jobs.object_records import AGAIN
@@ -25,6 +26,7 @@ from mmpca_dist.pictures.drawing import MAX_COLOURS, plain
 from mmpca_dist.pictures.frame import Figure, ReportSection
 from mmpca_dist.report.method_results import MethodResult, SolvedRun, note_of_models
 from mmpca_dist.stores.zarr_stores import reading_own
+from mmpca_dist.tables.column import Column
 from mmpca_dist.tables.compose import column_of
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.labels import encode, normalize_labels
@@ -58,6 +60,8 @@ class ProjectedSample:
     """Number to predict of each row, shape (m,); empty for classes."""
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The values of each row in the columns that are no features, as text."""
+    left_out: Sequence[str] = ()
+    """Such columns that a page does not carry."""
 
     @classmethod
     def of(cls, finished: SolvedRun, methods: Sequence[MethodResult]) -> ProjectedSample | None:
@@ -92,20 +96,28 @@ class ProjectedSample:
         n_rows = finished.table.n_rows
         note = f"all {n_rows:,} rows" if len(codes) == n_rows else f"{len(codes):,} of {n_rows:,} rows, evenly spaced"
         stacked = {name: np.concatenate(blocks) for name, blocks in rows.items()}
-        columns = _columns(finished, numbers)
-        return cls(stacked, codes, note, numbers, values.tolist() if has_targets else (), columns)
+        columns, left_out = _columns(finished, numbers)
+        return cls(stacked, codes, note, numbers, values.tolist() if has_targets else (), columns, left_out)
 
 
-def _columns(finished: SolvedRun, numbers: Sequence[int]) -> dict[str, list[str]]:
-    """Return what rows have in columns that are no features; one without a value for each row is left out."""
-    found, config = {}, finished.config
+def _columns(finished: SolvedRun, numbers: Sequence[int]) -> tuple[dict[str, list[str]], list[str]]:
+    """Return what rows have in columns that are no features, and which of these ``report.columns`` leaves out.
+
+    Columns without a value for each row are in neither.
+    """
+    found, left_out, config = dict[str, list[str]](), list[str](), finished.config
     table: Any = finished.table
-    names = dict.fromkeys([*config.dataset.drop, *filter(None, [config.evaluation.column])])
-    for name in list(names)[: MAX_COLUMNS * isinstance(table, Dataset)]:
+    chosen = config.report.columns
+    kept = dict.fromkeys([*config.dataset.drop, *filter(None, [config.evaluation.column])])
+    names = list(chosen if isinstance(chosen, list) else kept)
+    for name in names[: MAX_COLUMNS * isinstance(table, Dataset)]:
         try:
             column = column_of(table.stored, name, Setting("drop"))
             chunks = sorted({chunk_of(table.chunk_edges, number)[1:] for number in numbers})
             if len(chunks) > COLUMN_CHUNKS:
+                continue
+            if chosen == "none" or (chosen == "auto" and not _is_measured(column, name, chunks)):
+                left_out.append(name)
                 continue
             values = [table.beside(column, *chunk)[0][0] for chunk in chunks]
         except InputError:
@@ -113,7 +125,15 @@ def _columns(finished: SolvedRun, numbers: Sequence[int]) -> dict[str, list[str]
         starts = [start for start, _ in chunks]
         places = [(number, bisect(starts, number) - 1) for number in numbers]
         found[name] = [str(values[chunk][number - starts[chunk]])[:MAX_LETTERS] for number, chunk in places]
-    return found
+    return found, left_out
+
+
+def _is_measured(column: Column, name: str, chunks: Sequence[tuple[int, int]]) -> bool:
+    """Tell whether a page may be passed on with the values of a column, as far as some rows tell."""
+    profile = ColumnProfile(name)
+    for values in (values for chunk in chunks for values in column.read_arrow(*chunk).chunks):
+        profile.add(values)
+    return profile.may_be_passed_on
 
 
 def _projections(methods: Sequence[MethodResult], sample: ProjectedSample, dataset: Mapping[str, Any]) -> list[Figure]:

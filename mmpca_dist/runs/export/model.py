@@ -51,7 +51,9 @@ class ExportFormat:
     files: Callable[[LinearModel], dict[str, bytes]]
     """Returns the content of files by their suffixes; raises InputError for what the format cannot express."""
     usage: str
-    """How the file, ``{file}``, is used."""
+    """How the file, ``{file}``, is used on rows X that are of ``{dtype}``."""
+    usage_of_text: str = ""
+    """The same of a data frame X with columns of text, where that differs."""
 
 
 EXPORTS = Registry(ExportFormat, "mmpca_dist.runs.export", order=lambda format: format.name)
@@ -107,7 +109,8 @@ def export(
         raise InputError(f"There is no format {format!r}; there are {', '.join(EXPORTS)}.{hint}")
     chosen = EXPORTS[format]
     stem = storage.normalize(file or method).removesuffix(chosen.suffix)
-    contents = chosen.files(linear_model(output, method, n_components))
+    model = linear_model(output, method, n_components)
+    contents, usage = chosen.files(model), (model.text and chosen.usage_of_text) or chosen.usage
     for suffix, data in contents.items():
         storage.write_bytes(stem + suffix, data)
-    return [stem + suffix for suffix in contents], chosen.usage.format(file=stem + chosen.suffix)
+    return [stem + suffix for suffix in contents], usage.format(file=stem + chosen.suffix, dtype=model.dtype)

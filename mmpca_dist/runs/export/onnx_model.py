@@ -78,17 +78,27 @@ def _files(model: LinearModel) -> dict[str, bytes]:
     for text in model.text:
         if "" in (*text.kept, *text.rare):
             raise InputError(f"Column {text.name!r} has the empty text as a level, a gap in ONNX: export sql.")
-    graph, helper = _Graph(onnx, [*model.columns, "components"]), onnx.helper
+    found = "components"
+    while found in model.columns:
+        found += "_"
+    graph, helper = _Graph(onnx, [*model.columns, found]), onnx.helper
     rows = graph.less(_rows(graph, model), model.mean, model.dtype)
     rows = graph.add("MatMul", rows, graph.constant(model.matrix, model.dtype))
     rows = graph.less(rows, model.offset, model.dtype)
-    graph.nodes.append(helper.make_node("Identity", [rows], ["components"]))
-    output = helper.make_tensor_value_info("components", graph.element(model.dtype), ["n", len(model.names)])
+    graph.nodes.append(helper.make_node("Identity", [rows], [found]))
+    output = helper.make_tensor_value_info(found, graph.element(model.dtype), ["n", len(model.names)])
     made = helper.make_graph(graph.nodes, "mmpca", graph.inputs, [output], graph.constants)
     opsets = [helper.make_opsetid("", OPSET)]
     whole = helper.make_model(made, producer_name="mmpca-dist", opset_imports=opsets, ir_version=IR)
+    with instead_of(onnx.checker.ValidationError, InputError, "This makes no valid ONNX model ({reason}): export sql."):
+        onnx.checker.check_model(whole, full_check=True)
     return {".onnx": whole.SerializeToString()}
 
 
-USAGE = 'Z, = onnxruntime.InferenceSession("{file}").run(None, {{"X": X}})'
-FORMAT = ExportFormat("onnx", ".onnx", _files, USAGE)
+USAGE = 'Z, = onnxruntime.InferenceSession("{file}").run(None, {{"X": numpy.asarray(X, "{dtype}")}})'
+OF_TEXT = """session = onnxruntime.InferenceSession("{file}")
+inputs = {{one.name: X[[one.name]] for one in session.get_inputs()}}
+kinds = {{one.name: one.type for one in session.get_inputs()}}
+Z, = session.run(None, {{name: column.astype(object).fillna("").to_numpy(object) if "string" in kinds[name]
+                         else column.to_numpy("{dtype}") for name, column in inputs.items()}})"""
+FORMAT = ExportFormat("onnx", ".onnx", _files, USAGE, OF_TEXT)

@@ -4,59 +4,55 @@ from __future__ import annotations
 
 import functools
 import itertools
-import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, instead_of
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.memory_limits import refuse_larger
+from mmpca_dist.tables.readers.files import FileRows
 from mmpca_dist.tables.readers.formats import Format, Request
-from mmpca_dist.tables.readers.named_columns import ColumnRows
-from mmpca_dist.tables.spans import chunk_of, overlaps
+from mmpca_dist.tables.readers.listing import files_of
 
-MAGIC = b"ARROW1"
+MAGIC, SUFFIXES = b"ARROW1", (".arrow", ".feather", ".ipc")
 MAX_WIDTH = 1 << 30
 """The width, in bits, that stands for columns without a fixed one."""
 DAMAGES = (pa.ArrowException, OSError, IndexError, UnicodeError)
 SMALLER = "Write it again with smaller record batches"
 
 
-class ArrowRows(ColumnRows):
-    """Rows and labels of an Arrow IPC file; its record batches are the chunks."""
+class ArrowRows(FileRows):
+    """Rows and labels of an Arrow IPC file, or of those of a folder; their record batches are the chunks."""
 
     def __init__(self, request: Request) -> None:
-        self._token = uuid.uuid4().hex
-        schema, edges = _metadata(request.uri, self._token)
-        super().__init__(request, schema)
-        for number, (first, last) in enumerate(itertools.pairwise(edges)):
-            refuse_larger((last - first) * self.row_bytes, f"Record batch {number} of {self.uri}", SMALLER)
-        self._complete(request, edges[-1])
+        super().__init__(request, {file: {} for file in files_of(request.uri, MAGIC, SUFFIXES)}, [])
+        for (file, number), n_rows in zip(self._groups, np.diff(self._edges).tolist(), strict=True):
+            refuse_larger(n_rows * self.row_bytes, f"Record batch {number} of {file}", SMALLER)
+        self._complete(request, int(self._edges[-1]))
 
-    @property
-    def chunk_edges(self) -> NDArray[np.int64]:
-        return np.unique(_metadata(self.uri, self._token)[1])  # some batches may be empty
+    def _contents(self, file: str) -> tuple[pa.Schema, list[int]]:
+        schema, edges = _metadata(file, self._token)
+        return schema, np.diff(edges).tolist()
 
-    def _parts(self, start: int, stop: int, columns: list[str]) -> Iterator[tuple[pa.Table, int]]:
-        schema, edges = _metadata(self.uri, self._token)
-        fields = sorted(schema.get_field_index(name) for name in columns)
+    def _tables(self, file: str, groups: Sequence[int], columns: list[str]) -> Iterator[pa.Table]:
+        schema, _ = _metadata(file, self._token)
+        fields = [i for i, name in enumerate(schema.names) if name in columns]
         options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
-        with storage.explained(self.uri), _opened(self.uri) as file:
+        with storage.explained(file), _opened(file) as opened:
             reader = None
-            for number, first, last in overlaps(edges, start, stop):
-                where = f"Record batch {number} of {self.uri}"
+            for number in groups:
+                where = f"Record batch {number} of {file}"
                 with instead_of(DAMAGES, InputError, f"{where} is damaged ({{reason}}). Write or copy the file again."):
-                    reader = reader or pa.ipc.open_file(file, options=options)
+                    reader = reader or pa.ipc.open_file(opened, options=options)
                     rows = reader.get_batch(number)
                     rows.validate(full=True)
-                yield pa.table(rows).select(columns).slice(first - edges[number], last - first), first
+                yield pa.table(rows)
 
     def describe_chunk(self, row: int) -> str:
-        number, start, stop = chunk_of(self.chunk_edges, row)
-        return f"record batch {number} (rows {start} to {stop - 1}) of {self.uri}"
+        batch, file, rows = self._group(row)
+        return f"record batch {batch} ({rows}) of {file}"
 
 
 def _opened(uri: str) -> pa.NativeFile:
@@ -95,4 +91,7 @@ def _read_metadata(file: pa.NativeFile, uri: str) -> tuple[pa.Schema, tuple[int,
     return schema, tuple(itertools.accumulate(n_rows, initial=0))
 
 
-FORMAT = Format("arrow", "an Arrow file", ArrowRows, suffixes=(".arrow", ".feather", ".ipc"), columns=True)
+FORMAT = Format(
+    "arrow", "an Arrow file", ArrowRows, suffixes=SUFFIXES, magic=MAGIC, columns=True,
+    holds=lambda _, names: any(name.lower().endswith(SUFFIXES) for name in names),
+)  # fmt: skip

@@ -25,7 +25,7 @@ from mmpca_dist.tables.memory_limits import check_table, refuse_larger
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.memory import ArrayRows
 from mmpca_dist.tables.source import Source
-from mmpca_dist.tables.spans import chunk_edges, default_chunk_rows, overlaps
+from mmpca_dist.tables.spans import default_chunk_rows, overlaps
 
 TABLES = ("digits", "breast_cancer", "wine", "iris")
 TABLE_OPTIONS = {"classes": "", "noise": 0.0, "seed": 0}
@@ -44,16 +44,9 @@ class BundledTable(ArrayRows):
         X, _, names = _load(uri)
         shape = (8, 8) if _parse(uri)[0] == "digits" else None
         self.facts = Facts(
-            uri,
-            len(X),
-            X.shape[1],
-            X.dtype,
-            names,
-            shape,
-            kind="memory",
-            read_overhead=0.0,
+            uri, len(X), X.shape[1], X.dtype, names, shape, kind="memory", read_overhead=0.0,
             resident_bytes=2 * X.nbytes,
-        )
+        )  # fmt: skip
 
     @property
     def _X(self) -> NDArray:  # type: ignore[override]  # noqa: N802
@@ -86,15 +79,13 @@ def _parse(uri: str) -> tuple[str, list[str], float, int]:
             f"There is no bundled data set {name!r}; there are {', '.join(TABLES)}.{did_you_mean(name, TABLES)}"
         )
     options = parse_options(uri, query, TABLE_OPTIONS)
-    noise, seed = options["noise"], options["seed"]
+    noise = options["noise"]
     if not 0 <= noise < np.inf:
         raise InputError(f"noise={noise} in {uri} is a standard deviation: it must be finite and not negative.")
-    if seed < 0:
-        raise InputError(f"seed={seed} in {uri} must not be negative.")
     classes = [part.strip() for part in options["classes"].split(",") if part.strip()]
     if not classes and "classes=" in query:
         raise InputError(f"classes= in {uri} names no class; leave it out for all of them.")
-    return name, classes, noise, seed
+    return name, classes, noise, options["seed"]
 
 
 @functools.lru_cache(maxsize=2)
@@ -131,16 +122,10 @@ class SyntheticTable(Source):
         self.facts = Facts(
             uri, options["n"], options["d"], np.dtype(options["dtype"]), kind="synthetic", read_overhead=0.1
         )
-        if options["seed"] < 0:
-            raise InputError(f"seed={options['seed']} in {uri} must not be negative.")
         if self.n_rows < 2 or self.n_features < 1:
             raise InputError(f"{uri} needs at least n=2 rows and d=1 columns.")
         check_table(uri, (self.n_rows, self.n_features), self.dtype)
         self._chunk_rows = default_chunk_rows(self.row_bytes)
-
-    @property
-    def chunk_edges(self) -> NDArray[np.int64]:
-        return chunk_edges(self.n_rows, self._chunk_rows)
 
     def _rng(self, stream: int, chunk: int = 0) -> np.random.Generator:
         return np.random.default_rng(np.random.SeedSequence(self.options["seed"], spawn_key=(stream, chunk)))
@@ -303,6 +288,8 @@ def parse_options(uri: str, query: str, defaults: Mapping[str, Any]) -> dict[str
         wrong = f"Option {key}={text} in {uri} must be {'a whole number' if kind is int else 'a number'}."
         with instead_of((ValueError, OverflowError), InputError, wrong):
             options[key] = _integer(text) if kind is int else kind(text)
+    if options["seed"] < 0:
+        raise InputError(f"seed={options['seed']} in {uri} must not be negative.")
     return options
 
 

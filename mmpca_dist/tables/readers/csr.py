@@ -75,7 +75,8 @@ class SparseRows(Source):
         return rows
 
     def sparse_bytes(self, n_rows: int) -> int:
-        return 2 * self._most_stored(n_rows) * (self.dtype.itemsize + CSR_ITEM) + 3 * n_rows * 8
+        copies = 3 if self.reads_ahead else 2
+        return copies * self._most_stored(n_rows) * (self.dtype.itemsize + CSR_ITEM) + 3 * n_rows * 8
 
     def reading_bytes(self, n_rows: int) -> int:
         return n_rows * self.row_bytes + self.sparse_bytes(n_rows)

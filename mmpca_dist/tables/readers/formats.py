@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from mmpca_dist.errors import InputError, did_you_mean, instead_of, some_names
 from mmpca_dist.faults import Setting
 from mmpca_dist.registry import Registry
 from mmpca_dist.stores import storage
+from mmpca_dist.stores.compression import opened_text
 from mmpca_dist.tables.chosen_columns import Columns, with_columns
 from mmpca_dist.tables.levels import Levels
+from mmpca_dist.tables.readers.listing import head_of, is_hidden, matching
 from mmpca_dist.tables.source import Source
 
 
@@ -38,6 +41,10 @@ class Request:
     """Those of the columns of text that a model was fitted to; None where rows tell them."""
     unlabelled: str = "refuse"
     columns: Columns | None = None
+    missing_values: Sequence[str] = ()
+    """Words for missing values, besides those that pandas knows."""
+    decimal: str | None = None
+    """The decimal mark of numbers in text."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,8 @@ class Format:
     """How addresses of this format begin, such as ``"synthetic:"``; empty where suffixes tell."""
     suffixes: tuple[str, ...] = ()
     """How addresses of this format end."""
+    magic: bytes | None = None
+    """How files of this format begin."""
     holds: Callable[[str, Sequence[str]], bool] | None = None
     """Tells whether a folder whose address has no known suffix is in this format, also by the names in it."""
     columns: bool = False
@@ -62,26 +71,65 @@ class Format:
 
     def is_named_by(self, uri: str) -> bool:
         """Tell whether the beginning or the end of an address names this format."""
-        return (bool(self.scheme) and uri.startswith(self.scheme)) or uri.endswith(self.suffixes)
+        return (bool(self.scheme) and uri.startswith(self.scheme)) or uri.lower().endswith(self.suffixes)
 
 
+ONE_TEXT = "Write each file as Parquet into one folder, with mmpca ingest FILE.csv FOLDER/FILE.parquet, and name that."
+ZARR = frozenset({"zarr.json", ".zgroup", ".zmetadata"})
 FORMATS = Registry(Format, "mmpca_dist.tables.readers", group="mmpca_dist.formats")
 
 
 def format_of(uri: str) -> Format:
-    """Return the format of a data set, by its address or the content of its folder; Zarr where neither tells."""
-    for format in FORMATS.values():
-        if format.is_named_by(uri):
-            return format
+    """Return the format of a data set, by its address, or the content of its file or folder.
+
+    Raises InputError for a file or a folder of another format.
+    """
+    named = next((format for format in FORMATS.values() if format.is_named_by(uri)), None)
+    if named is not None and named is not TEXT:
+        return named
+    if files := matching(uri):
+        if named is TEXT:
+            raise InputError(f"{uri} names several files of text. {ONE_TEXT}")
+        return format_of(files[0])
+    if named is TEXT:
+        return (_of_head(head_of(uri)) if storage.is_file(uri) else None) or TEXT
     storage.require(uri)
-    return _by_content(uri) or FORMATS["zarr"]
+    if held := _by_content(uri):
+        return held
+    if any(TEXT.is_named_by(name) for name in storage.names_in(uri)):
+        raise InputError(f"{uri} is a folder of text. {ONE_TEXT}")
+    raise InputError(f"{uri} is a folder in which there is no Zarr group, nor files of another format. {_known()}")
 
 
 def _by_content(uri: str) -> Format | None:
     with storage.reached(uri) as (fs, path):
-        names = storage.names_in(uri) if fs.isdir(path) else []
+        is_folder = bool(fs.isdir(path))
+    if not is_folder:
+        return _of_file(uri)
+    names = [name for name in storage.names_in(uri) if name]
     holding = (format for format in FORMATS.values() if format.holds is not None and format.holds(uri, names))
-    return next(holding, None) if names else None
+    if format := next(holding, None) or (FORMATS["zarr"] if ZARR.intersection(names) else None):
+        return format
+    heads = (head_of(storage.join(uri, name)) for name in names if not is_hidden(name))
+    return next((format for head in heads if (format := _of_head(head))), None)
+
+
+def _of_head(head: bytes) -> Format | None:
+    formats = FORMATS.values()
+    return next((format for format in formats if format.magic and head.startswith(format.magic)), None)
+
+
+def _of_file(uri: str) -> Format:
+    if format := _of_head(head_of(uri)) or (TEXT if text_form(uri) else None):
+        return format
+    raise InputError(f"{uri} is in no format that is read here, by its name or its first bytes. {_known()}")
+
+
+def _known() -> str:
+    """Return a sentence on the formats that are read."""
+    suffixes = {format.title: format.suffixes for format in FORMATS.values() if format.suffixes}
+    listed = (f"{title} ({', '.join(TEXT_SUFFIXES if title == TEXT.title else of)})" for title, of in suffixes.items())
+    return f"These are: {'; '.join(listed)}; folders of .parquet, .arrow, .h5ad or .npy files."
 
 
 def is_table(uri: str) -> bool:
@@ -117,18 +165,20 @@ def refuse_missing_names(uri: str, stored: Collection[str], names: list[str]) ->
 
 @contextmanager
 def reading_with(extra: str, what: str, failure: str, remedy: str) -> Iterator[None]:
-    """Turn what a library of an optional dependency raises, which has many types, into one sentence.
-
-    ``what`` says what the data are, ``failure`` what cannot be done, and ``remedy`` what to do then.
-    """
+    """Turn what a library of an optional dependency raises, of many types, into one sentence on the data."""
     absent = f"{what}. Install 'mmpca-dist[{extra}]' to read it ({{reason}})."
     failed = f"{failure}: {{reason}}. {remedy}"
     with instead_of(Exception, InputError, failed), instead_of(ImportError, InputError, absent):
         yield
 
 
-COMPRESSED = (".gz", ".bz2", ".xz")
-TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".libsvm", ".svm", ".svmlight")
+TEXT_HEAD = 64 << 10
+"""Bytes of text that tell its form."""
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+CSV_SUFFIXES, LIBSVM_SUFFIXES = (".csv", ".tsv", ".tab"), (".libsvm", ".svm", ".svmlight")
+TEXT_SUFFIXES = (*CSV_SUFFIXES, *LIBSVM_SUFFIXES, ".txt")
+COMMENT = re.compile(r"(#|%|//)(?![,;\t|])")
+LIBSVM_LINE = re.compile(r"\s*[^\s:]+(\s+[^\s:]+:[^\s:]+)+\s*(#.*)?")
 
 
 def stem_of(uri: str) -> str:
@@ -137,6 +187,25 @@ def stem_of(uri: str) -> str:
     for suffix in COMPRESSED:
         stem = stem.removesuffix(suffix)
     return stem
+
+
+def text_form(uri: str) -> str:
+    """Return ``csv`` or ``libsvm`` for text, by the end of its address or its first line; nothing for all else."""
+    stem = stem_of(uri)
+    if stem.endswith(CSV_SUFFIXES) or stem.endswith(LIBSVM_SUFFIXES):
+        if matching(uri) or (storage.is_file(uri) and _of_head(head_of(uri))):
+            return ""
+        return "csv" if stem.endswith(CSV_SUFFIXES) else "libsvm"
+    others = (format for format in FORMATS.values() if format is not TEXT)
+    if any(format.is_named_by(uri) for format in others) or not storage.is_file(uri):
+        return "libsvm" * stem.endswith(".txt")
+    head = b""
+    with suppress(UnicodeError), opened_text(uri) as (_, text):
+        head = text.read(TEXT_HEAD)
+    lines = [line for line in head.decode(errors="replace").splitlines() if line.strip() and not COMMENT.match(line)]
+    if _of_head(head) or b"\0" in head or not lines or lines[0].lstrip()[0] in "{[<@":  # JSON, XML, ARFF
+        return ""
+    return "libsvm" if LIBSVM_LINE.fullmatch(lines[0]) else "csv"
 
 
 def _refuse_text(request: Request) -> Source:

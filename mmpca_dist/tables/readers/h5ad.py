@@ -6,33 +6,31 @@ are open only while something is read: an open one could not be written again.
 
 from __future__ import annotations
 
-import fnmatch
 import functools
 import math
-import re
 import uuid
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from dask.utils import natural_sort_key
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.faults import Setting
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.column import Column, Known, has_value
+from mmpca_dist.tables.column import Column, Known
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import of_codes
 from mmpca_dist.tables.memory_limits import check_table, refuse_larger
+from mmpca_dist.tables.number_texts import says_value
+from mmpca_dist.tables.readers.column_choice import LABEL_NAMES
 from mmpca_dist.tables.readers.csr import PARTS, SparseRows, check_form, check_index_type, check_row_ends, value_type
 from mmpca_dist.tables.readers.formats import Format, Request, reading_with
-from mmpca_dist.tables.readers.named_columns import LABEL_NAMES
+from mmpca_dist.tables.readers.listing import HDF5, files_of
 from mmpca_dist.tables.source import Source
-from mmpca_dist.tables.spans import chunk_edges
 from mmpca_dist.tables.stacked_rows import Stack
 
 SUFFIX, ROWS = ".h5ad", "X"
@@ -64,6 +62,7 @@ class H5adRows(Source):
 
     def __init__(self, request: Request, file: Any) -> None:
         self.features, self._address, self._token = request.features or ROWS, request.uri, uuid.uuid4().hex
+        self._words = request.missing_values
         self._obs = [name for name in file.get("obs", ()) if not name.startswith("__")]
         given = LABEL_NAMES if request.label is None else [request.label.removeprefix("obs/")]
         self.label = next((name for name in given if name in self._obs), None)
@@ -92,18 +91,20 @@ class H5adRows(Source):
         place = f"{self._address}/obs/{name}"
         if self._lengths[name] != self.n_rows:
             raise InputError(f"{place} has another length than the {self.n_rows} rows. It is damaged.")
-        return Column(name, place, self.n_rows, functools.partial(_read_column, self.uri, name))
+        return Column(name, place, self.n_rows, functools.partial(_read_column, self.uri, name, self._words))
 
 
-def _read_column(uri: str, name: str, start: int, stop: int) -> Known:
+def _read_column(uri: str, name: str, words: Sequence[str], start: int, stop: int) -> Known:
     with _opened(uri) as file:
         column = _member(file, f"obs/{name}")
         if "codes" in column or "categories" in column.attrs:  # those of AnnData 0.7 are elsewhere
             of_07 = "categories" in column.attrs
             levels = _values(file[column.attrs["categories"]] if of_07 else _member(column, "categories"))
-            return of_codes((column if of_07 else _member(column, "codes"))[start:stop], levels)
-        values = _values(column, start, stop)
-        return values, ~_member(column, "mask")[start:stop] if "mask" in column else has_value(values)
+            values, known = of_codes((column if of_07 else _member(column, "codes"))[start:stop], levels)
+        else:
+            values = _values(column, start, stop)
+            known = ~_member(column, "mask")[start:stop] if "mask" in column else np.ones(len(values), bool)
+        return values, known & says_value(values, words)
 
 
 class DenseH5adRows(H5adRows):
@@ -114,12 +115,6 @@ class DenseH5adRows(H5adRows):
         self._chunk_rows = None if stored.chunks is None else int(stored.chunks[0])
         n_rows, n_features = stored.shape
         return Facts(self._address, n_rows, n_features, stored.dtype.newbyteorder("="))
-
-    @property
-    def chunk_edges(self) -> NDArray[np.int64]:
-        if self._chunk_rows is None:
-            return super().chunk_edges
-        return chunk_edges(self.n_rows, self._chunk_rows)
 
     def read(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         out = np.empty((stop - start, self.n_features), self.dtype) if out is None else out
@@ -208,9 +203,14 @@ def _open_file(request: Request) -> Source:
             within = [f"{part}/{key}" for part in ("layers", "obsm") for key in file.get(part, ())]
             places = [*(place for place in (ROWS, f"raw/{ROWS}") if place in file), *within]
             raise InputError(
-                f"{request.uri} has no {name!r} ({{features}}); it has {some_names(places)}."
+                f"{request.uri} has no {name!r} ({{features}}); it has {some_names(places) or 'no other rows'}."
                 f"{did_you_mean(name, places)}",
                 features=Setting("features"),
+            )
+        if not hasattr(file.get("obs", file), "keys") or "h5sparse_format" in file[name].attrs:
+            raise InputError(
+                f"{request.uri} is AnnData before 0.7, whose layout is not read. Write it again with a newer AnnData: "
+                "anndata.read_h5ad(OLD).write_h5ad(NEW)."
             )
         kind = SparseH5adRows if hasattr(_member(file, name), "keys") else DenseH5adRows
         return kind(replace(request, features=name), file)
@@ -218,18 +218,16 @@ def _open_file(request: Request) -> Source:
 
 def _open(request: Request) -> Source:
     """Open a file, all files of a folder, or those whose names match a pattern such as ``sample_*.h5ad``."""
-    folder, _, pattern = request.uri.rpartition("/")
-    if not request.uri.endswith(SUFFIX):
-        folder, pattern = request.uri, f"*{SUFFIX}"
-    elif not re.search(r"[*?\[]", pattern) or storage.exists(request.uri):
+    if (files := files_of(request.uri, HDF5, (SUFFIX,), deep=False)) == [request.uri]:
         return _open_file(request)
-    names = [name for name in storage.names_in(folder) if fnmatch.fnmatchcase(name, pattern) and name[0] not in "._"]
-    if not names:
-        raise InputError(f"No file in {folder} is named like {pattern}. Correct the pattern.")
-    files = [storage.join(folder, name) for name in sorted(names, key=natural_sort_key)]
     return Stack(request.uri, [_open_file(replace(request, uri=file)) for file in files])
 
 
 FORMAT = Format(
-    "h5ad", "AnnData", _open, suffixes=(SUFFIX,), holds=lambda _, names: any(name.endswith(SUFFIX) for name in names)
+    "h5ad",
+    "AnnData",
+    _open,
+    suffixes=(SUFFIX,),
+    magic=HDF5,
+    holds=lambda _, names: any(name.lower().endswith(SUFFIX) for name in names),
 )

@@ -19,12 +19,13 @@ from mmpca_dist.errors import InputError, MmpcaError, did_you_mean, some_names
 from mmpca_dist.faults import Setting
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.changes import digest_of_arrays
-from mmpca_dist.tables.column import Column, Known, column_in_memory, has_value, refuse_other_shape
-from mmpca_dist.tables.covariates import Covariate
+from mmpca_dist.tables.column import Column, Known, column_in_memory, refuse_other_shape
+from mmpca_dist.tables.covariates import Covariate, given_covariates
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import check_label_type, label_array
 from mmpca_dist.tables.memory_limits import check_table, refuse_larger
+from mmpca_dist.tables.number_texts import says_value
 from mmpca_dist.tables.readers.csr import PARTS, SparseRows, check_index_type, check_row_ends, value_type
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.npy import NpyHeader, read_again
@@ -112,13 +113,19 @@ def weighted(rows: Dataset, weights: Any) -> Dataset:
 
 def with_covariates(rows: Dataset, columns: Mapping[str, NDArray], known: Sequence[Covariate] = ()) -> Dataset:
     """Return the rows with covariates that are in memory, by name; those of a fit are ``known``."""
-    names = [covariate.name for covariate in known]
+    names = [covariate.name.removeprefix("obs/") for covariate in known]
     if known and list(columns) != names:
         raise InputError(f"The covariates are {some_names(list(columns))}; those of the fit were {some_names(names)}.")
     for number, (name, values) in enumerate(columns.items()):
         look = known[number] if known else None
         rows = given(rows, COVARIATE, refuse_other_shape(values, name), name, look)
     return rows
+
+
+def encoded_covariates(values: Any, known: Sequence[Covariate], n_rows: int) -> NDArray[np.float64]:
+    """Return the numbers, shape (n, q), of covariates in memory, which are those of a fit."""
+    rows = with_covariates(rows_in_memory(np.empty((n_rows, 1)), None, "X"), given_covariates(values, n_rows), known)
+    return rows.batch(0, n_rows, X=False).roles["covariates"]
 
 
 def check_target_shape(shape: tuple[int, ...]) -> None:
@@ -146,6 +153,7 @@ class NpzRows(Source):
     def __init__(self, request: Request) -> None:
         label = request.label or "y"
         self._key = request.uri, request.features or "X", label, request.label_required, uuid.uuid4().hex
+        self._words = request.missing_values
         self.features, self.label = self._key[1], label if _load(*self._key)[1] is not None else None
         self.facts = replace(self._rows.facts, resident_bytes=2 * self._rows.n_bytes)
 
@@ -159,8 +167,8 @@ class NpzRows(Source):
     def column(self, name: str | None, setting: Setting | str) -> Column:
         name = str(self.label) if name is None else name
         uri, features, _, _, token = self._key
-        read = partial(_read_column, (uri, features, name, True, token))
-        return Column(name, uri, len(_column_of(*read.args)), read)
+        key = uri, features, name, True, token
+        return Column(name, uri, len(_column_of(key)), partial(_read_column, key, self._words))
 
     @property
     def n_bytes(self) -> int:
@@ -190,9 +198,9 @@ def _column_of(key: Key) -> NDArray:
     return label_array(refuse_other_shape(y, key[0]), key[0])
 
 
-def _read_column(key: Key, start: int, stop: int) -> Known:
+def _read_column(key: Key, words: Collection[str], start: int, stop: int) -> Known:
     values = _column_of(key)[start:stop].reshape(-1)
-    return values, has_value(values)
+    return values, says_value(values, words)
 
 
 @functools.lru_cache(maxsize=2)
@@ -239,7 +247,13 @@ def _npz_members(names: list[str], features: str, label: str, label_required: bo
         if names.count(name) > 1:
             raise InputError(f"{uri} holds {names.count(name)} arrays called {name!r}. Save one of them again.")
         if name not in names:
-            raise InputError(f"{uri} has no array {name!r}; it holds {', '.join(names)}.{did_you_mean(name, names)}")
+            hint = did_you_mean(name, names)
+            if name == label and rows == CSR_PARTS:
+                hint = f" Save both in one file: np.savez(NEW, **np.load({uri!r}), {label}=labels)."
+            found = f"it holds {', '.join(names)}.{hint}"
+            if name == label:  # any column of names is read as the labels are: it is no setting that is asked for
+                raise InputError(f"{uri} has no array {name!r}; {found}")
+            raise InputError(f"{uri} has no array {name!r} ({{setting}}); {found}", setting=Setting("features"))
     return members
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
@@ -14,26 +14,40 @@ from typing import Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import ColumnError, InputError, did_you_mean, some_names
+from mmpca_dist.errors import ColumnError, InputError, did_you_mean, instead_of, some_names
 from mmpca_dist.faults import Fault, Setting
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.batch import Batch
-from mmpca_dist.tables.chosen_columns import listed, positions_of
 from mmpca_dist.tables.column import Column, Known
 from mmpca_dist.tables.column_faults import refusal
+from mmpca_dist.tables.column_names import index_names
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.levels import Levels, count_levels, is_text, level_faults, mostly_new_note, unseen_note
 from mmpca_dist.tables.memory_limits import refuse_absurd
-from mmpca_dist.tables.readers.formats import Request, refuse_missing_names
+from mmpca_dist.tables.number_texts import NumberTexts, spelled_numbers, without_words
+from mmpca_dist.tables.readers.column_choice import feature_columns, label_column, other_types
+from mmpca_dist.tables.readers.formats import Request
 from mmpca_dist.tables.source import Source, readable
 from mmpca_dist.tables.spans import unit_edges
+from mmpca_dist.tables.stored_types import (
+    column_numbers,
+    column_values,
+    conformed,
+    is_list,
+    is_number,
+    numpy_type,
+    plain,
+)
 
-LABEL_NAMES = ("label", "y")
-INDEX = "__index_level_"
-"""How pandas calls a nameless index."""
+DAMAGED = "What the file declares does not fit what it holds: it is damaged. Write or copy it again."
+HEAD = 1000
+"""Rows that tell how long lists are."""
+OF_NUMBERS = ("weight", "target", "covariates")
+"""Settings of columns whose text is read as numbers where it spells nothing else."""
 TRANSPOSE_ROWS = 256
 """Columns become rows in blocks of this many, which stay in the cache: five times as fast as at once."""
 
@@ -47,19 +61,22 @@ class ColumnRows(Source):
     the label.
     """
 
-    def __init__(self, request: Request, schema: pa.Schema) -> None:
-        uri, drop, self.schema = request.uri, list(request.drop), schema
-        name, times = Counter(schema.names).most_common(1)[0] if schema.names else ("", 0)
-        if times > 1:
-            raise InputError(f"{uri} has {times} columns called {name!r}. Rename all but one.")
-        self.label = _label_column(schema, request)
+    reads_spelled = True
+    """Whether text that spells numbers is read so, by itself or as a model has numbers there."""
+
+    def __init__(self, request: Request, schema: pa.Schema, index: Collection[str] = ()) -> None:
+        uri, drop, self.index = request.uri, list(request.drop), index_names(schema).union(index)
+        self.schema = schema = pa.schema([field.with_type(plain(field.type)) for field in schema])
+        self._n_lacking = dict[str, int]()
+        self._words, self._decimal = frozenset(request.missing_values), request.decimal or "."
+        self.label = label_column(schema, request, self.index)
         for name, setting in request.beside.items():
             if name not in schema.names:
                 text = f"{uri} has no column {name!r} ({{setting}}).{did_you_mean(name, schema.names)}"
                 raise InputError(text, setting=setting)
             if name not in (request.features, self.label):
                 drop.append(name)
-        self.columns, self._is_list = _feature_columns(schema, request, self.label, drop)
+        self.columns, self._is_list = feature_columns(schema, request, self.label, drop, self.index)
         self.named_columns = not self._is_list
         self.allows_gaps = request.missing == "mean"
         self.whole_label = None if request.unlabelled == "skip" else self.label
@@ -71,18 +88,22 @@ class ColumnRows(Source):
             for field in fields
             if (request.encode and is_text(field.type) if known is None else field.name in known)
         ]
-        fields = [field for field in fields if field.name not in self._texts]
-        if faults := _other_types(fields):
+        texts = {field.name for field in fields if is_text(field.type)}.difference(self._texts)
+        reads = known is not None or request.names or (not request.encode and (self._words or request.decimal))
+        self._spelled = sorted(texts) if reads and self.reads_spelled else []
+        fields = [field for field in fields if field.name not in (*self._texts, *self._spelled)]
+        if faults := other_types(fields):
             raise self._refusal(faults, request)
         if self._is_list:
             kind, self.features = fields[0].type, self.columns[0]
-            is_fixed, dtype = pa.types.is_fixed_size_list(kind), _numpy_type(kind.value_type)
+            is_fixed, dtype = pa.types.is_fixed_size_list(kind), numpy_type(kind.value_type)
             n_features = kind.list_size if is_fixed else 0  # the first row tells
             if is_fixed and not n_features:
                 raise InputError(f"The lists in column {self.features!r} of {uri} have no values.")
         else:
-            kinds = [_numpy_type(field.type) for field in fields]
+            kinds = [numpy_type(field.type) for field in fields]
             kinds += [np.dtype(np.uint8)] if self._texts or not fields else []  # of indicators
+            kinds += [np.dtype(np.float64)] if self._spelled else []
             n_features, dtype = len(self.columns), np.result_type(*kinds)
         if self.allows_gaps:
             dtype = np.result_type(dtype, np.float32)
@@ -95,28 +116,49 @@ class ColumnRows(Source):
         """Learn from rows how long lists are, and what levels text has, unless a model knows them."""
         self.facts = replace(self.facts, n_rows=n_rows)
         if self._is_list and not self.n_features and self.n_rows:
-            (first,) = next(self._parts(0, 1, list(self.columns)))[0].column(0).to_pylist()
+            (first,) = next(self._pieces(0, 1, list(self.columns)))[0].column(0).to_pylist()
             if not first:
                 raise InputError(f"The list in row 0 of column {self.features!r} of {self.uri} has no values.")
             self.facts = replace(self.facts, n_features=len(first))
         refuse_absurd(self.uri, (n_rows, self.n_features), self.dtype.itemsize)
-        if not self._texts:
+        if not self._texts and not self._spelled:
             return
-        units = itertools.pairwise(unit_edges(self.chunk_edges, max(self.row_bytes, 1)).tolist())
-        counts = self._count_levels((np.arange(start, stop), None) for start, stop in units)
+        numbers = {name: NumberTexts(self._decimal) for name in (*self._texts, *self._spelled)}
+        counts = self._count_levels(numbers)
+        self._n_lacking = {name: n_rows - found.n_cells for name, found in numbers.items()}
+        faults = self._spell(numbers, request)
+        counts = {name: counts[name] for name in self._texts}
+        if faults := faults + (level_faults(counts) if request.levels is None else []):
+            raise self._refusal(faults, request)
         if request.levels is None:
-            if faults := level_faults(counts):
-                raise self._refusal(faults, request)
-            self.note = mostly_new_note(counts)
-            self._encode([Levels.of(name, counts[name]) for name in self._texts])
+            self._add_note(mostly_new_note(counts))
+            if self._texts:
+                self._encode([Levels.of(name, counts[name]) for name in self._texts])
         else:
-            self.note = unseen_note(request.levels, counts, self.uri)
+            self._add_note(unseen_note(request.levels, counts, self.uri))
             self._encode(request.levels)
+
+    def _add_note(self, note: str | None) -> None:
+        self.note = " ".join(filter(None, [self.note, note])) or None
+
+    def _spell(self, numbers: Mapping[str, NumberTexts], request: Request) -> list[Fault]:
+        """Learn which columns of text are read as numbers, and return those that are neither these nor categories."""
+        of_text = {} if request.levels is not None else {name: numbers[name] for name in self._texts}
+        plain = {name: found for name, found in of_text.items() if found.are_plain and self.reads_spelled}
+        spelled = [name for name, found in plain.items() if self._words or not found.are_few]
+        if spelled:
+            self._texts = [name for name in self._texts if name not in spelled]
+            self._spelled += spelled
+            self.facts = replace(self.facts, dtype=np.result_type(self.dtype, np.float64))
+            self._add_note(f"Text of {self.uri} that spells numbers is read as numbers: {some_names(spelled)}.")
+        faulty = {name: numbers[name] for name in self._spelled if numbers[name].others}
+        faulty |= {name: of_text[name] for name in self._texts if name in of_text and of_text[name].are_numbers}
+        return [found.fault(name) for name, found in faulty.items()]
 
     def with_levels_of(self, batches: Iterable[Batch]) -> Self:
         if not self.levels or self._levels_known:
             return self
-        counts = self._count_levels((batch.rows, batch.weight) for batch in batches)
+        counts = self._count_levels(self._texts, ((batch.rows, batch.weight) for batch in batches))
         same = copy(self)
         same._encode([Levels.of(name, counts[name]) for name in self._texts])
         return same
@@ -131,32 +173,48 @@ class ColumnRows(Source):
             raise InputError(f"{self.uri} has {times} features called {name!r}, one of them a text. Rename a column.")
         self.facts = replace(self.facts, n_features=len(names), feature_names=names)
 
-    def _count_levels(self, units: Iterable[tuple[NDArray, NDArray | None]]) -> dict[str, Counter[str]]:
-        """Return how many rows have each text of the columns of text, or their weights, given units of rows with these.
+    def _count_levels(
+        self, names: Collection[str], units: Iterable[tuple[NDArray, NDArray | None]] | None = None
+    ) -> dict[str, Counter[str]]:
+        """Return how many rows have each text of some columns, or their weights, given units of rows with these.
 
-        These columns alone are looked at. A column with too many texts is counted no further.
+        These columns alone are looked at. A column with too many texts is counted no further. Where ``names`` are keys
+        of ``NumberTexts``, all texts of all rows go into these.
         """
-        counts: dict[str, Counter[str]] = {name: Counter() for name in self._texts}
+        counts: dict[str, Counter[str]] = {name: Counter() for name in names}
+        edges = itertools.pairwise(unit_edges(self.chunk_edges, max(self.row_bytes, 1)).tolist())
+        units = ((np.arange(start, stop), None) for start, stop in edges) if units is None else units
         with ThreadPoolExecutor() as pool:
-            for of_unit in pool.map(self._levels_of, *zip(*units, strict=True)):
+            for of_unit in pool.map(partial(self._levels_of, list(names)), *zip(*units, strict=True)):
                 for name, more in of_unit.items():
                     if len(counts[name]) <= LIMITS.max_levels:
                         counts[name].update(more)
+                    if isinstance(names, Mapping):
+                        names[name].add(more)
         return counts
 
-    def _levels_of(self, taken: NDArray, weights: NDArray | None) -> dict[str, Counter[str]]:
-        counts: dict[str, Counter[str]] = {name: Counter() for name in self._texts}
-        for table, first in self._parts(int(taken[0]), int(taken[-1]) + 1, self._texts):
+    def _levels_of(self, names: list[str], taken: NDArray, weights: NDArray | None) -> dict[str, Counter[str]]:
+        counts: dict[str, Counter[str]] = {name: Counter() for name in names}
+        for table, first in self._pieces(int(taken[0]), int(taken[-1]) + 1, names):
             some = slice(*np.searchsorted(taken, [first, first + len(table)]))
             if some.stop - some.start < len(table):
                 table = table.take(taken[some] - first)
             for name, column in zip(table.column_names, table.columns, strict=True):
+                column = without_words(column, self._words)
                 counts[name].update(count_levels(column, None if weights is None else weights[some]))
         return counts
 
     def _refusal(self, faults: list[Fault], request: Request) -> ColumnError:
         """Return the error for faults, and for missing values that are refused too."""
-        return refusal(request.uri, faults + ([] if self.allows_gaps else self.gaps()), request.drop)
+        return refusal(request.uri, faults + ([] if self.allows_gaps else self.all_gaps()), request.drop)
+
+    def all_gaps(self, beside: Sequence[str] = ()) -> list[Fault]:
+        """Return the same as ``gaps``, and columns of text in which words say that there is no value."""
+        faults = self.gaps(beside)
+        lacking = {name: n for name, n in self._n_lacking.items() if n and all(f.facts["name"] != name for f in faults)}
+        return faults + [
+            Fault(f"{n:,} missing value{'s' * (n != 1)}", {"name": name}, "gap") for name, n in lacking.items()
+        ]
 
     def gaps(self, beside: Sequence[str] = ()) -> list[Fault]:
         """Return which features, labels and columns ``beside`` have missing values, as far as the metadata tell."""
@@ -166,20 +224,80 @@ class ColumnRows(Source):
     def _parts(self, start: int, stop: int, columns: list[str]) -> Iterator[tuple[pa.Table, int]]:
         """Yield consecutive tables of some columns, which together are the rows, and the first row of each."""
 
+    def _pieces(self, start: int, stop: int, columns: list[str]) -> Iterator[tuple[pa.Table, int]]:
+        """Yield what ``_parts`` does, with columns in the types of the schema; refuse rows that are not there."""
+        done = start
+        for table, first in self._parts(start, stop, columns):
+            if first != done:
+                break
+            done += len(table)
+            yield pa.table([self._typed(name, table[name], first) for name in columns], columns), first
+        if done != stop:
+            where = self.describe_chunk(done - 1 if done > start else start)
+            raise InputError(f"Some of the {{where}} are not there. {DAMAGED}", where=where)
+
+    def _typed(self, name: str, column: pa.ChunkedArray, first: int) -> pa.ChunkedArray:
+        """Return a column in its type of the schema, which may be that of other files of the table."""
+        kind = self.schema.field(name).type
+        if column.type == kind:
+            return column
+        text = f"Column {name!r} of {self.describe_chunk(first)} has type {column.type}, and other files {kind}, which "
+        text += "cannot hold all of its values ({reason}). Write it with one type."
+        with instead_of(pa.ArrowException, InputError, text):
+            return conformed(column, kind)
+
     def tables(self, columns: list[str]) -> Iterator[pa.Table]:
-        """Yield all rows of some stored columns, in tables of about a reading unit."""
-        for start, stop in itertools.pairwise(unit_edges(self.chunk_edges, 8 * len(columns)).tolist()):
+        """Yield all rows of some columns, without words for missing values, in tables of about a reading unit."""
+        head = self._head([name for name in columns if is_list(self.schema.field(name).type)])
+        width = 8 * len(columns) + head.nbytes // max(len(head), 1)
+        for start, stop in itertools.pairwise(unit_edges(self.chunk_edges, width).tolist()):
             with readable(self.describe_chunk(start)):
-                yield from (table for table, _ in self._parts(start, stop, columns))
+                for table, _ in self._pieces(start, stop, columns):
+                    yield pa.table([without_words(each, self._words) for each in table.columns], table.column_names)
+
+    def _head(self, columns: list[str]) -> pa.Table:
+        return next(self._pieces(0, min(HEAD, self.n_rows), columns))[0] if columns and self.n_rows else pa.table({})
+
+    def rows_in_lists(self) -> str | None:
+        """Return the column whose lists of numbers, of one length, outnumber the columns of numbers, or None."""
+        kinds = {field.name: field.type for field in self.schema}
+        n_numbers = sum(map(is_number, kinds.values()))
+        lists = [name for name, kind in kinds.items() if is_list(kind) and not other_types([self.schema.field(name)])]
+        head, lengths = self._head(lists), {}
+        for name, column in zip(head.column_names, head.columns, strict=True):
+            of_rows = pc.unique(pc.list_value_length(column.drop_null())).to_pylist()
+            if len(of_rows) == 1 and of_rows[0] > n_numbers:
+                lengths[name] = of_rows[0]
+        return max(lengths, key=lambda name: lengths[name], default=None)
 
     def read(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         if out is None:
             out = np.empty((stop - start, self.n_features), self.dtype)
-        for table, first in self._parts(start, stop, list(self.columns)):
+        for table, first in self._pieces(start, stop, list(self.columns)):
             rows = out[first - start : first - start + len(table)]
-            fill = self._fill_from_list if self._is_list else self._fill_from_columns
-            fill(table, rows, first)
+            if self._is_list:
+                self._fill_from_list(table, rows, first)
+            else:
+                _fill_from_columns(self._columns(table, first), rows)
         return out
+
+    @property
+    def by_blocks(self) -> bool:
+        return not self._is_list
+
+    def blocks(self, start: int, stop: int, out: NDArray) -> Iterator[NDArray]:
+        held = 0  # rows of the block that are filled
+        for table, first in self._pieces(start, stop, list(self.columns)):
+            columns, at = self._columns(table, first), 0
+            while at < len(table):
+                size = min(len(out) - held, len(table) - at)
+                _fill_from_columns(columns[:, at : at + size], out[held : held + size])
+                at, held = at + size, held + size
+                if held == len(out):
+                    yield out
+                    held = 0
+        if held:
+            yield out[:held]
 
     def _fill_from_list(self, table: pa.Table, rows: NDArray, first: int) -> None:
         column, at = table.column(0), 0
@@ -202,23 +320,25 @@ class ColumnRows(Source):
             into = rows[at : at + len(chunk)]
             if chunk.null_count:
                 into[~known] = np.nan
-            into[known if chunk.null_count else ...] = _numbers(values).reshape(len(lists), rows.shape[1])
+            into[known if chunk.null_count else ...] = column_numbers(values).reshape(len(lists), rows.shape[1])
             at += len(chunk)
 
-    def _fill_from_columns(self, table: pa.Table, rows: NDArray, first: int) -> None:
-        columns, of_text = np.empty((rows.shape[1], len(rows)), rows.dtype), {each.name: each for each in self.levels}
-        done = 0
+    def _columns(self, table: pa.Table, first: int) -> NDArray:
+        """Return the columns of rows from row ``first`` on, shape (d, n), in the type of the rows."""
+        columns = np.empty((self.n_features, len(table)), self.dtype)
+        of_text, done = {each.name: each for each in self.levels}, 0
         for name, column in zip(table.column_names, table.columns, strict=True):
+            column = without_words(column, self._words)
             self._refuse_nulls(column, name, first)
             text, at = of_text.get(name), 0
             width = 1 if text is None else len(text.names)
             for chunk in column.chunks:
-                values = _numbers(chunk) if text is None else text.indicators(chunk, rows.dtype)
+                spelled = partial(spelled_numbers, decimal=self._decimal) if name in self._spelled else column_numbers
+                values = spelled(chunk) if text is None else text.indicators(chunk, self.dtype)
                 columns[done : done + width, at : at + len(chunk)] = values
                 at += len(chunk)
             done += width
-        for start in range(0, len(rows), TRANSPOSE_ROWS):
-            rows[start : start + TRANSPOSE_ROWS] = columns[:, start : start + TRANSPOSE_ROWS].T
+        return columns
 
     def _refuse_nulls(self, column: pa.ChunkedArray, name: str, first: int) -> None:
         if column.null_count and not self.allows_gaps:
@@ -234,120 +354,47 @@ class ColumnRows(Source):
             hint = did_you_mean(name, self.schema.names) or f" Its columns are {some_names(self.schema.names)}."
             raise InputError(f"{self.uri} has no column {name!r} ({{setting}}).{hint}", setting=setting)
         read, read_arrow = partial(self._read_column, name), partial(self._read_arrow, name)
+        if is_text(self.schema.field(name).type) and isinstance(setting, Setting) and setting.name in OF_NUMBERS:
+            numbers = {name: NumberTexts(self._decimal)}
+            self._count_levels(numbers)
+            if numbers[name].are_plain and not (setting.name == "covariates" and numbers[name].are_few):
+                read = partial(self._read_spelled, name)
         return Column(name, f"column {name!r} of {self.uri}", self.n_rows, read, arrow_reader=read_arrow)
 
     @property
     def beside_names(self) -> Sequence[str]:  # type: ignore[override]
         taken = {self.label, *self.columns}
-        return [name for name in self.schema.names if name not in taken and not name.startswith(INDEX)]
+        return [name for name in self.schema.names if name not in taken]
 
     def _read_arrow(self, name: str, start: int, stop: int) -> pa.ChunkedArray:
         with readable(f"column {name!r} of rows {start} to {stop - 1} of {self.uri}"):
-            chunks = [chunk for table, _ in self._parts(start, stop, [name]) for chunk in table.column(0).chunks]
+            chunks = [chunk for table, _ in self._pieces(start, stop, [name]) for chunk in table.column(0).chunks]
         return pa.chunked_array(chunks, self.schema.field(name).type)
+
+    def _read_spelled(self, name: str, start: int, stop: int) -> Known:
+        column = without_words(self._read_arrow(name, start, stop), self._words)
+        return spelled_numbers(column.combine_chunks(), self._decimal), np.array(column.is_valid())
 
     def _read_column(self, name: str, start: int, stop: int) -> Known:
         """Return numbers, text, or times; in the place of whole numbers that are missing 0, of others NaN or NaT."""
-        column = self._read_arrow(name, start, stop)
+        column = without_words(self._read_arrow(name, start, stop), self._words)
         there = np.array(column.is_valid())
-        values = [_values(chunk) for chunk in column.chunks]
-        joined = np.concatenate(values) if values else _values(column.combine_chunks())
+        text = (
+            f"Column {name!r} of {self.uri} has decimals that are no numbers of 64 bits: write it as text ({{reason}})."
+        )
+        with instead_of(pa.ArrowInvalid, InputError, text):
+            values = [column_values(chunk) for chunk in column.chunks]
+        joined = np.concatenate(values) if values else column_values(column.combine_chunks())
         return joined, there & ~np.isnan(joined) if joined.dtype.kind == "f" else there
-
-
-def _label_column(schema: pa.Schema, request: Request) -> str | None:
-    """Return the label column, by default none of ``request.names``; None where there is none and none is required."""
-    names = [request.label] if request.label else [name for name in LABEL_NAMES if name not in (request.names or ())]
-    for name in names:
-        if name in schema.names:
-            return name
-    if not request.label_required and request.label is None:
-        return None
-    hint = did_you_mean(names[0], schema.names) or f" Its columns are {some_names(schema.names)}."
-    listed = " or ".join(map(repr, names))
-    raise InputError(f"{request.uri} has no column {listed} ({{label}}).{hint}", label=Setting("label"))
-
-
-def _feature_columns(
-    schema: pa.Schema, request: Request, label: str | None, drop: list[str]
-) -> tuple[tuple[str, ...], bool]:
-    """Return the feature columns, and whether they are one fixed-size list."""
-    uri, features = request.uri, request.features
-    _refuse_unknown(drop, schema.names, label, uri)
-    left_out = {label, *drop}
-    if request.names == []:
-        return (), False
-    others = tuple(name for name in schema.names if name not in left_out and not name.startswith(INDEX))
-    if request.names and features is None and not any(is_list(schema.field(name).type) for name in others):
-        refuse_missing_names(uri, others, request.names)
-        return tuple(request.names), False
-    if features is not None and features not in others:
-        hint = did_you_mean(features, others)
-        raise InputError(f"{uri} has no feature column {features!r} ({{setting}}).{hint}", setting=Setting("features"))
-    names = (features,) if features is not None else others
-    if not names:
-        beside = [*([f"the label {label!r}"] if label else []), *(["those dropped or kept"] if drop else [])]
-        raise InputError(f"{uri} has no columns" + (" other than " + " and ".join(beside) if beside else "") + ".")
-    lists = [name for name in names if is_list(schema.field(name).type)]
-    if lists and len(names) > 1:
-        raise InputError(
-            f"{uri} has a list column {lists[0]!r} and others; name the one to use with {{features}}, or leave out the "
-            "others with {drop}.",
-            features=Setting("features"), drop=Setting("drop"),
-        )  # fmt: skip
-    if request.columns is not None and not lists:
-        names = tuple(names[i] for i in positions_of(listed(request.columns), names, len(names), uri))
-    return names, bool(lists)
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Tell whether a type of columns is that of lists."""
-    return bool(pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind))
-
-
-def _refuse_unknown(drop: list[str], names: list[str], label: str | None, uri: str) -> None:
-    existing = set(names)
-    for name in drop:
-        if name == label:
-            raise InputError(f"{{drop}} names {name!r}, which is the label of {uri}.", drop=Setting("drop"))
-        if name not in existing:
-            hint = did_you_mean(name, names) or f" Its columns are {some_names(names)}."
-            raise InputError(f"{{drop}} names {name!r}, which is no column of {uri}.{hint}", drop=Setting("drop"))
 
 
 def refuse_gaps(rows: Source, beside: Sequence[str] = (), dropped: Sequence[str] = ()) -> None:
     """Raise a ``ColumnError`` for all columns of a table that must have no missing values and, by metadata, have."""
-    if isinstance(rows, ColumnRows) and not rows.allows_gaps and (faults := rows.gaps(beside)):
+    if isinstance(rows, ColumnRows) and not rows.allows_gaps and (faults := rows.all_gaps(beside)):
         raise refusal(rows.uri, faults, dropped)
 
 
-def _other_types(fields: list[pa.Field]) -> list[Fault]:
-    kinds = {field.name: field.type.value_type if is_list(field.type) else field.type for field in fields}
-    is_number = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
-    dates = " (turn dates into numbers, such as days since one of them)"
-    return [
-        Fault(f"type {kind}{dates * pa.types.is_temporal(kind)}, where numbers belong", {"name": name}, "text")
-        for name, kind in kinds.items()
-        if not any(test(kind) for test in is_number)
-    ]
-
-
-def _numpy_type(kind: pa.DataType) -> np.dtype:
-    return np.dtype(np.uint8) if pa.types.is_boolean(kind) else np.dtype(kind.to_pandas_dtype())
-
-
-def _numbers(values: pa.Array) -> NDArray:
-    """Return numbers; NaN where there is none."""
-    if values.null_count and pa.types.is_boolean(values.type):
-        values = values.cast(pa.uint8())
-    return values.to_numpy(zero_copy_only=False)
-
-
-def _values(chunk: pa.Array) -> NDArray:
-    """Return values of a column; the text of a category is stored once, and not copied."""
-    if chunk.null_count and (pa.types.is_integer(chunk.type) or pa.types.is_boolean(chunk.type)):
-        chunk = chunk.fill_null(pa.scalar(0).cast(chunk.type))
-    if not pa.types.is_dictionary(chunk.type):
-        return chunk.to_numpy(zero_copy_only=False)
-    levels, codes = chunk.dictionary.to_numpy(zero_copy_only=False), chunk.indices.fill_null(0)
-    return levels[codes.to_numpy(zero_copy_only=False)] if len(levels) else np.full(len(chunk), None, object)
+def _fill_from_columns(columns: NDArray, rows: NDArray) -> None:
+    """Fill rows (n, d) with columns (d, n)."""
+    for start in range(0, len(rows), TRANSPOSE_ROWS):
+        rows[start : start + TRANSPOSE_ROWS] = columns[:, start : start + TRANSPOSE_ROWS].T

@@ -9,6 +9,7 @@ import tokenize
 import uuid
 import zipfile
 import zlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +20,14 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError, instead_of
 from mmpca_dist.faults import Setting
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.column import Column, Known, has_value
+from mmpca_dist.tables.column import Column, Known, refuse_other_shape
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import check_label_type
 from mmpca_dist.tables.memory_limits import check_table
+from mmpca_dist.tables.number_texts import says_value
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.source import Source, readable
-from mmpca_dist.tables.spans import chunk_edges, default_chunk_rows
+from mmpca_dist.tables.spans import default_chunk_rows
 
 HEADER_BYTES = 64 << 10
 """Headers of arrays of numbers take some hundred bytes."""
@@ -88,8 +90,8 @@ def _read_header(stream: Any, start: int) -> tuple[tuple[int, ...], bool, np.dty
 class NpyRows(Source):
     """A ``.npy`` file of rows, and one of labels where there are any."""
 
-    def __init__(self, uri: str, label: str | None = None) -> None:
-        self.label, self._token = label, uuid.uuid4().hex
+    def __init__(self, uri: str, label: str | None = None, words: Collection[str] = ()) -> None:
+        self.label, self._words, self._token = label, words, uuid.uuid4().hex
         rows = _header(uri, self._token)
         check_table(uri, rows.shape, rows.dtype)
         local = storage.is_local(uri)
@@ -99,10 +101,11 @@ class NpyRows(Source):
                 "piece. Copy it to a local disk, or save it row by row: np.ascontiguousarray(X)."
             )
         self.facts = Facts(uri, rows.shape[0], rows.shape[1], rows.dtype, kind="local" if local else "remote")
+        self._chunk_rows = default_chunk_rows(self.row_bytes)
 
     @property
-    def chunk_edges(self) -> NDArray[np.int64]:
-        return chunk_edges(self.n_rows, default_chunk_rows(self.row_bytes))
+    def by_blocks(self) -> bool:
+        return self.facts.kind == "local" and not _header(self.uri, self._token).by_column
 
     def read(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         rows = _read(self.uri, self._token, start, stop)
@@ -113,25 +116,23 @@ class NpyRows(Source):
 
     def column(self, name: str | None, setting: Setting | str) -> Column:
         if name is None and self.label is not None:
-            return npy_column(self.label)
+            return npy_column(self.label, self._words)
         return super().column(name, setting)
 
 
-def npy_column(uri: str) -> Column:
-    """Return a ``.npy`` file with a value for each row as a column."""
+def npy_column(uri: str, words: Collection[str] = ()) -> Column:
+    """Return a ``.npy`` file with a value for each row as a column, with more ``words`` for missing values."""
     token = uuid.uuid4().hex
-    header = _header(uri, token)
-    shape, dtype = header.shape, header.dtype
-    if not shape or shape[1:] not in ((), (1,)):
-        raise InputError(f"The values in {uri} have shape {shape}; there must be one name or number a row, shape (n,).")
-    check_label_type(dtype, min(shape[0], default_chunk_rows(dtype.itemsize)), uri)
-    return Column(uri, uri, shape[0], functools.partial(_read_column, uri, token), [uri])
+    header = refuse_other_shape(_header(uri, token), uri)
+    n_rows, dtype = header.shape[0], header.dtype
+    check_label_type(dtype, min(n_rows, default_chunk_rows(dtype.itemsize)), uri)
+    return Column(uri, uri, n_rows, functools.partial(_read_column, uri, token, words), [uri])
 
 
-def _read_column(uri: str, token: str, start: int, stop: int) -> Known:
+def _read_column(uri: str, token: str, words: Collection[str], start: int, stop: int) -> Known:
     with readable(f"the labels of rows {start} to {stop - 1} of {uri}"):
         values = np.asarray(_read(uri, token, start, stop)).reshape(-1)
-        return values, has_value(values)
+        return values, says_value(values, words)
 
 
 def _read(uri: str, token: str, start: int, stop: int) -> NDArray:
@@ -173,7 +174,7 @@ def _open(request: Request) -> NpyRows:
         text = f"{request.uri} holds rows only: give the .npy file of the labels as {{label}}."
         raise InputError(text, label=Setting("label"))
     label = None if request.label is None else storage.normalize(request.label)
-    return NpyRows(request.uri, label)
+    return NpyRows(request.uri, label, request.missing_values)
 
 
 FORMAT = Format("npy", "an array", _open, suffixes=(".npy",), alone=False)

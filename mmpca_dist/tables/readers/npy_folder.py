@@ -15,10 +15,10 @@ from mmpca_dist.errors import InputError, some_names
 from mmpca_dist.faults import Setting
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.column import Column
-from mmpca_dist.tables.readers.formats import Format, Request
+from mmpca_dist.tables.readers.formats import ZARR, Format, Request
 from mmpca_dist.tables.readers.npy import NpyRows
 from mmpca_dist.tables.readers.parquet import ParquetRows
-from mmpca_dist.tables.readers.parquet_folders import SUFFIXES, ZARR, has_log
+from mmpca_dist.tables.readers.parquet_folders import SUFFIXES, has_log
 from mmpca_dist.tables.stacked_rows import Stack
 
 NPY, METADATA = ".npy", "metadata"

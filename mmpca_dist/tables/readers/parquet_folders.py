@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,32 +17,25 @@ from dask.utils import natural_sort_key
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.stores import storage
-from mmpca_dist.tables.readers.formats import reading_with
+from mmpca_dist.tables.readers.formats import ZARR, reading_with
+from mmpca_dist.tables.readers.listing import matching, names_of
 
-SUFFIXES = (".parquet", ".pq")
+SUFFIXES = (".parquet", ".pq", ".parq", ".parquet.gzip", ".parquet.snappy")
+MAGIC = b"PAR1"
 DELTA, HUDI, ICEBERG = "_delta_log", ".hoodie", "metadata"
-ZARR = frozenset({"zarr.json", ".zgroup", ".zmetadata"})
-
-
-@dataclass(frozen=True)
-class ParquetFiles:
-    """The files of a table in the order of its rows."""
-
-    files: list[str]
-    fields: list[pa.Field] = field(default_factory=list)
-    """Columns that are in the names of folders (``year=2024``) or in a log, not in the files."""
-    values: list[dict[str, Any]] = field(default_factory=list)
-    """The values of ``fields`` in each file."""
+ParquetFiles = tuple[dict[str, dict[str, Any]], list[pa.Field]]
+"""The files of a table in the order of its rows, with their values of columns; and these columns, which are in the
+names of folders (``year=2024``) or in a log, not in the files."""
 
 
 def holds_parquet(uri: str, names: Collection[str]) -> bool:
     """Tell whether a folder that holds ``names`` is a table of Parquet files rather than a Zarr group."""
     if ZARR.intersection(names):
         return False
-    if any(name.endswith(SUFFIXES) for name in names) or has_log(uri, names):
+    if any(name.lower().endswith(SUFFIXES) for name in names) or has_log(uri, names):
         return True
     folders = [storage.join(uri, name) for name in names if "=" in name]
-    return any(name.endswith(SUFFIXES) for folder in folders for name, _, _ in storage.list_objects(folder))
+    return any(names_of(folder, MAGIC, SUFFIXES) for folder in folders)
 
 
 def has_log(uri: str, names: Collection[str]) -> bool:
@@ -52,11 +44,13 @@ def has_log(uri: str, names: Collection[str]) -> bool:
 
 
 def parquet_files(uri: str) -> ParquetFiles:
-    """Return the Parquet files of a table: one file, those of a folder, or those that the log of a folder lists."""
+    """Return the Parquet files of a table: one, those of a folder or a pattern, or those that a folder's log lists."""
+    if files := matching(uri):
+        return {file: {} for file in files}, []
     storage.require(uri)
     with storage.reached(uri) as (fs, path):
         if not fs.isdir(path):
-            return ParquetFiles([uri])
+            return {uri: {}}, []
     names = storage.names_in(uri)
     if DELTA in names:
         return _through_log(uri, "Delta Lake", "delta", _of_delta)
@@ -67,15 +61,9 @@ def parquet_files(uri: str) -> ParquetFiles:
         )
     if _is_iceberg(uri, names):
         return _through_log(uri, "Iceberg", "iceberg", _of_iceberg)
-    names = [name for name, _, _ in storage.list_objects(uri) if name.endswith(SUFFIXES) and not _is_hidden(name)]
-    if not names:
+    if not (files := names_of(uri, MAGIC, SUFFIXES)):
         raise InputError(f"The folder {uri} holds no .parquet files.")
-    return _with_partitions(uri, sorted(names, key=natural_sort_key))  # as Dask does: part.2 before part.10
-
-
-def _is_hidden(name: str) -> bool:
-    """Tell whether Spark, Hive and Dask ignore a file: ``_metadata``, and names that begin with a dot."""
-    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in name.split("/"))
+    return _with_partitions(uri, files)
 
 
 def _with_partitions(uri: str, names: list[str]) -> ParquetFiles:
@@ -84,12 +72,10 @@ def _with_partitions(uri: str, names: list[str]) -> ParquetFiles:
     columns = list(dict.fromkeys(unquote(segment.partition("=")[0]) for segment in segments))
     hive = pads.HivePartitioning(pa.schema([(column, pa.string()) for column in columns]))
     texts = [pads.get_partition_keys(hive.parse(f"/{name}")) for name in names]
-    typed = [_integers_or_text(pa.array([text.get(column) for text in texts], pa.string())) for column in columns]
-    return ParquetFiles(
-        [storage.join(uri, name) for name in names],
-        [pa.field(column, values.type) for column, values in zip(columns, typed, strict=True)],
-        [dict(zip(columns, row, strict=True)) for row in zip(*(values.to_pylist() for values in typed), strict=True)],
-    )
+    typed = {name: _integers_or_text(pa.array([text.get(name) for text in texts], pa.string())) for name in columns}
+    of_file = [{column: values[i].as_py() for column, values in typed.items()} for i in range(len(names))]
+    files = [storage.join(uri, name) for name in names]
+    return dict(zip(files, of_file, strict=True)), [pa.field(column, values.type) for column, values in typed.items()]
 
 
 def _integers_or_text(values: pa.Array) -> pa.Array:
@@ -117,11 +103,8 @@ def _of_delta(uri: str) -> ParquetFiles:
         raise InputError(f"The Delta Lake table {uri} has no rows.")
     names = sorted(files, key=natural_sort_key)
     columns = {name: None for values in files.values() for name in values}
-    return ParquetFiles(
-        [name if "://" in name else storage.join(uri, name) for name in names],
-        [dataset.schema.field(name) for name in columns],
-        [files[name] for name in names],
-    )
+    values = {name if "://" in name else storage.join(uri, name): files[name] for name in names}
+    return values, [dataset.schema.field(name) for name in columns]
 
 
 def _is_iceberg(uri: str, names: Collection[str]) -> bool:
@@ -140,7 +123,7 @@ def _of_iceberg(uri: str) -> ParquetFiles:
     if not scans:
         raise InputError(f"The Iceberg table {uri} has no rows.")
     files = [str(scan.file.file_path) for scan in scans]
-    return ParquetFiles([storage.normalize(file) for file in sorted(files, key=natural_sort_key)])
+    return {storage.normalize(file): {} for file in sorted(files, key=natural_sort_key)}, []
 
 
 def _iceberg_table(uri: str) -> Any:

@@ -11,6 +11,7 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores.zarr_stores import pixels_of
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.memory_limits import check_table
+from mmpca_dist.tables.readers.packed import Packing
 from mmpca_dist.tables.readers.zarr_groups import ZarrColumn, ZarrGroupRows, array_of, kept_open
 from mmpca_dist.tables.spans import chunk_edges, chunk_of, cut_edges
 
@@ -29,7 +30,9 @@ class ZarrCube(ZarrGroupRows):
         line_bytes = max(self._width * n_bands * cube.dtype.itemsize, 1)
         step, most = int(cube.chunks[0]), max(LIMITS.band_bytes // line_bytes, 1)
         self._edges = cut_edges(chunk_edges(height, step), most) * self._width
-        return Facts(self._address, height * self._width, n_bands, cube.dtype, read_overhead=2.0)
+        packing = Packing.of(cube, where)
+        dtype = cube.dtype if packing is None else packing.dtype
+        return Facts(self._address, height * self._width, n_bands, dtype, read_overhead=2.0)
 
     def _check_shape(self, stored: ZarrColumn, name: str) -> None:
         pixels = (self.n_rows // self._width, self._width)
@@ -44,12 +47,11 @@ class ZarrCube(ZarrGroupRows):
                 "pixels. A cube has the shape (y, x, band): transpose it if it has another."
             )
 
-    @property
-    def chunk_edges(self) -> NDArray[np.int64]:
-        return self._edges
-
     def read(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
-        rows = pixels_of(kept_open(array_of, self.table, self.features, self._token), start, stop)
+        cube = kept_open(array_of, self.table, self.features, self._token)
+        rows, packing = pixels_of(cube, start, stop), Packing.of(cube, self.features)
+        if packing is not None:
+            return packing.unpack(rows, np.empty(rows.shape, packing.dtype) if out is None else out)
         if out is None:
             return np.ascontiguousarray(rows)
         out[...] = rows

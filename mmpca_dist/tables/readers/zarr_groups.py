@@ -25,12 +25,14 @@ from mmpca_dist.errors import InputError, did_you_mean, instead_of, some_names
 from mmpca_dist.faults import Setting
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.zarr_stores import pixels_of, values_of
-from mmpca_dist.tables.column import MAX_STRETCHES, Column, Known, MissingChunks, has_value
+from mmpca_dist.tables.column import MAX_STRETCHES, Column, Known, MissingChunks
 from mmpca_dist.tables.column_scatter import stored_dominant_columns
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.labels import check_label_type, normalize_labels, of_codes
 from mmpca_dist.tables.memory_limits import refuse_larger
+from mmpca_dist.tables.number_texts import says_value
 from mmpca_dist.tables.readers.formats import Request
+from mmpca_dist.tables.readers.packed import Packing
 from mmpca_dist.tables.source import Source, readable
 from mmpca_dist.tables.spans import default_chunk_rows
 
@@ -85,6 +87,7 @@ class ZarrGroupRows(Source):
     def __init__(self, request: Request, table: str) -> None:
         uri, self.table, self.missing_chunks = request.uri, table, request.missing_chunks
         self.features, label = request.features or "X", request.label or "y"
+        self._words = request.missing_values
         self._token, self._address = uuid.uuid4().hex, uri
         group = zarr_stores.open_group(table)
         self.label = label if request.label_required or member(group, label, uri) is not None else None
@@ -92,6 +95,7 @@ class ZarrGroupRows(Source):
         names, shape = _feature_names(group, uri, facts.n_features), _image_shape(group, facts.n_features)
         kind = "local" if storage.is_local(uri) else "remote"
         self.facts = replace(facts, feature_names=names, image_shape=shape, kind=kind)
+        self.first_index = 0 if group.attrs.get("from_zero") is True else 1
         self.dominant_columns = stored_dominant_columns(group.attrs.get("dominant_columns", ()), self.n_features)
         self._refuse_other_rows(group)
 
@@ -120,15 +124,15 @@ class ZarrGroupRows(Source):
 
     def _refuse_missing(self, name: str, array: zarr.Array, what: str) -> None:
         """Refuse missing chunks, which Zarr silently reads as fill values; ``what`` they hold, such as rows."""
-        if self.missing_chunks == "fill":
-            return
         chunks = StoredChunks.of(self.table, name, array)
-        if chunks.n_missing:
-            first, size = chunks.first_missing, chunks.shape[0]
+        if chunks.n_missing and self.missing_chunks != "fill":
+            first, size, packing = chunks.first_missing, chunks.shape[0], Packing.of(array, name)
+            fill = np.asarray([array.fill_value], array.dtype)
+            taken = "missing values" if packing is not None and packing.gaps(fill)[0] else array.fill_value
             start, stop = first[0] * size, min((first[0] + 1) * size, array.shape[0])
             raise InputError(
                 f"{self._address} lacks {chunks.n_missing} of the chunks of {name!r}, the first one {first}: {what} "
-                f"{start} to {stop - 1}. Restore it, or set {{fill}} to take its {what} as {array.fill_value}.",
+                f"{start} to {stop - 1}. Restore it, or set {{fill}} to take its {what} as {taken}.",
                 fill=Setting("missing_chunks", "fill"),
             )
 
@@ -140,7 +144,7 @@ class ZarrGroupRows(Source):
         check_label_type(stored.array.dtype, n_rows, f"{self._address}/{name}")
         return Column(
             name, f"{self.table}/{name}", math.prod(stored.array.shape),
-            partial(_read_column, self.table, name, self._token), [storage.join(self.table, name)],
+            partial(_read_column, self.table, name, self._token, self._words), [storage.join(self.table, name)],
             self._missing_chunks(stored),
         )  # fmt: skip
 
@@ -257,6 +261,7 @@ class ZarrColumn:
     array: zarr.Array
     categories: NDArray | None = None
     mask: zarr.Array | None = None
+    packing: Packing | None = None
 
     @classmethod
     def of(cls, group: zarr.Group, name: str, uri: str, setting: Setting | str = "") -> ZarrColumn:
@@ -267,7 +272,7 @@ class ZarrColumn:
             columns = [f"obs/{column}" for column in sorted(table)] if isinstance(table, zarr.Group) else []
             raise no_array(uri, name, setting, [*sorted(group.array_keys()), *columns])
         if isinstance(labels, zarr.Array):
-            return cls(uri, name, labels)
+            return cls(uri, name, labels, packing=Packing.of(labels, where))
         codes, values, mask = (member(labels, part, where) for part in ("codes", "values", "mask"))
         with storage.explained(uri):
             categories = stored_values(labels, "categories", where)
@@ -290,7 +295,11 @@ class ZarrColumn:
         return values, known if self.mask is None else known & ~pixels_of(self.mask, start, stop)
 
     def _named(self, stored: NDArray) -> Known:
-        return (stored, has_value(stored)) if self.categories is None else of_codes(stored, self.categories)
+        if self.categories is not None:
+            return of_codes(stored, self.categories)
+        if self.packing is None:
+            return stored, says_value(stored)
+        return self.packing.values(stored), says_value(stored) & ~self.packing.gaps(stored)
 
     @property
     def fill(self) -> Any:
@@ -299,9 +308,10 @@ class ZarrColumn:
         return normalize_labels(values, f"{self.uri}/{self.path}")[0] if known[0] else None
 
 
-def _read_column(table: str, name: str, token: str, start: int, stop: int) -> Known:
+def _read_column(table: str, name: str, token: str, words: Sequence[str], start: int, stop: int) -> Known:
     with readable(f"the labels of rows {start} to {stop - 1} of {table}/{name}"):
-        return kept_open(ZarrColumn.of, table, name, token).read(start, stop)
+        values, known = kept_open(ZarrColumn.of, table, name, token).read(start, stop)
+        return values, known & says_value(values, words)
 
 
 def no_array(uri: str, name: str, setting: Setting | str, names: list[str]) -> InputError:
@@ -341,7 +351,7 @@ def member(group: zarr.Group, name: str, uri: str) -> zarr.Array | zarr.Group | 
         raise InputError(f"{name!r} is no name of an array of {uri}: it holds the character NUL.")
     text = f"Cannot read {uri}/{name}: its Zarr metadata are damaged, or of a kind that is not known ({{reason}})."
     with instead_of(Exception, InputError, text), storage.explained(f"{uri}/{name}"):  # of many types
-        item = group.get(name)
+        item = zarr_stores.member(group, name)
     if isinstance(item, zarr.Array):
         _check_chunks(item, f"{uri}/{name}")
     return item

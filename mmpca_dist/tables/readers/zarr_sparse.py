@@ -17,6 +17,7 @@ from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.memory_limits import check_table
 from mmpca_dist.tables.readers.csr import PARTS, SparseRows, check_form, check_index_type, check_row_ends, value_type
 from mmpca_dist.tables.readers.formats import Format, Request
+from mmpca_dist.tables.readers.packed import Packing
 from mmpca_dist.tables.readers.zarr_cube import ZarrCube
 from mmpca_dist.tables.readers.zarr_dense import ZarrRows
 from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, member, table_url
@@ -50,14 +51,23 @@ class SparseZarrRows(SparseRows, ZarrGroupRows):
         self._entry = sum(arrays[name].dtype.itemsize for name in ("data", "indices"))
         self._chunk = sum(array.chunks[0] * array.dtype.itemsize for array in (arrays["data"], arrays["indices"]))
         self._row_ends_bytes = self._ends.size * arrays["indptr"].dtype.itemsize
-        dtype = value_type(arrays["data"].dtype)
+        packing = Packing.of(arrays["data"], f"{self._address}/{self.features}/data")
+        if packing is not None and packing.offset:
+            raise InputError(
+                f"{self._address}/{self.features}/data has the attribute add_offset, which values that are not stored "
+                "would have, too. Store the rows dense."
+            )
+        dtype = value_type(arrays["data"].dtype if packing is None else packing.dtype)
         return Facts(self._address, n_rows, n_features, dtype, sparse=True, resident_bytes=(n_rows + 1) * 8)
 
     def _stored(self, start: int, stop: int) -> tuple[NDArray, NDArray, NDArray]:
         data, indices, row_ends = _open_matrix(self.table, self.features, self._token)
         ends = row_ends[start : stop + 1]
         first, last = int(ends[0]), int(ends[-1])
-        return data.read(first, last), indices.read(first, last), ends - first
+        values, packing = data.read(first, last), Packing.of(data.array, self.features)
+        if packing is not None:
+            values = packing.unpack(values, np.empty(values.shape, self.dtype))
+        return values, indices.read(first, last), ends - first
 
     @property
     def n_bytes(self) -> int:

@@ -38,9 +38,6 @@ class Fourier(RowMap):
     )
     seed: int = setting(0, ge=0, example=1, description="Another number gives other frequencies")
 
-    def n_columns(self, n_features: int) -> int:
-        return self.n_components
-
     def sample_rows(self, row_bytes: int) -> int:
         return width_rows(self.gamma, row_bytes)
 

@@ -63,9 +63,6 @@ class Nystroem(RowMap):
                 )
         return self
 
-    def n_columns(self, n_features: int) -> int:
-        return self.n_components
-
     def check(self, n_rows: int, where: str) -> None:
         if self.n_components > n_rows:
             raise InputError(

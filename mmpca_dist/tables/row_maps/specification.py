@@ -32,8 +32,8 @@ class RowMap(Section, ABC):
         return int(getattr(self, "seed", 0))
 
     def n_columns(self, n_features: int) -> int:
-        """Return the number of columns that rows of ``n_features`` columns get."""
-        return n_features
+        """Return the number of columns that rows get: the option ``n_components``, where there is one."""
+        return int(getattr(self, "n_components", n_features))
 
     def check(self, n_rows: int, where: str) -> None:
         """Raise InputError where it cannot be fitted to a table of so many rows; ``where`` is its address."""

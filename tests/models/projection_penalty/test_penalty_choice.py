@@ -207,7 +207,7 @@ def test_the_reduction_of_a_regressor_keeps_its_own_size_whatever_is_chosen():
 def test_a_fold_without_components_is_named():
     X, y = np.zeros((10, 3)), np.array([0, 1] * 5)
     X[0] = 1
-    with pytest.raises(InputError, match=r"Without the rows of a fold.* give both as numbers.* the 0 components"):
+    with pytest.raises(InputError, match=r"Without the rows of a fold.* give both as numbers.* finds no component"):
         ProjectionPenaltyClassifier("pca", n_components=1, alpha="auto").fit(X, y)
 
 

@@ -108,7 +108,7 @@ def test_a_run_keeps_reductions_that_do_not_end_with_the_rows(loss, reduction, t
     run(config_of(tmp_path / "out", uri, methods=[method], n_components=[8]))
     model = load_model(str(tmp_path / "out"), "projection-penalty")
     own = ProjectionPenaltyClassifier(reduction, n_components=8, loss=loss, alpha=3.0, precision="double").fit(X, y)
-    P = own._described().reducer(8).fit(X, y).components_
+    P = own._fit().reduction.reducer(8).fit(X, y).components_
     least = penalized_model(X, signs(y), P, 3.0, 1e-3, loss)[2]
     assert model.n_components_ == own.n_components_ == 8
     for each in (model, own):

@@ -61,7 +61,7 @@ def test_a_batch_without_rows_is_no_chunk(tmp_path):
             writer.write_batch(part)
     found = open_dataset(tmp_path / "t.arrow")
     assert found.chunk_edges.tolist() == [0, 7, 20]
-    assert found.describe_chunk(12) == f"record batch 1 (rows 7 to 19) of {tmp_path / 't.arrow'}"
+    assert found.describe_chunk(12) == f"record batch 3 (rows 7 to 19) of {tmp_path / 't.arrow'}"
     assert len(found.read_rows(5, 12)) == 7
 
 

@@ -10,6 +10,7 @@ import pytest
 from helpers import each
 from helpers.servers import server
 from helpers.tables import labelled, write_parquet, write_zarr
+from scipy.sparse import eye_array, save_npz
 
 from mmpca_dist import class_moments, open_dataset
 from mmpca_dist.errors import InputError, MmpcaError
@@ -17,7 +18,7 @@ from mmpca_dist.passes.census import take_census
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.statistics.moments_pass import take_moments
+from mmpca_dist.statistics.from_rows import take_moments
 from mmpca_dist.tables.labels import encode, normalize_labels
 from mmpca_dist.tables.spans import make_spans
 
@@ -110,8 +111,8 @@ OPENING = {
         "Column 'city'", "string", "Leave out"]),
     "list column and others": (lambda f: parquet(f, rows=lists(), extra=X[:, 0], label=Y), {}, [
         "list column 'rows' and others", "dataset.features"]),
-    "columns that differ": (lambda f: two_files(f, {"f0": Y, "f1": X[:, 1]}, {"f0": Y, "g1": X[:, 1]}), {}, [
-        "b.parquet lacks 'f1' of the columns of", "in the same way"]),
+    "columns that differ": (lambda f: two_files(f, {"f0": Y, "f1": X[:, 1]}, {"f0": Y}), {}, [
+        "Column 'f1' of .*b.parquet lacks it", "dataset.drop=.f1"]),
     "Parquet cut short": (lambda f: changed(parquet(f), "", lambda b: b[:-50]), {}, [
         "a.parquet is not a readable", "cut short", "again"]),
     "not Parquet": (lambda f: raw(f, "a.parquet", b"hello"), {}, ["a.parquet is not a readable Parquet"]),
@@ -207,7 +208,7 @@ DEEPER = {
     "negative seed": lambda f: "synthetic:gaussian?seed=-1",
     "negative variance": lambda f: "synthetic:gaussian?variance=-1",
     "no columns": lambda f: zarr_group(f, X[:, :0]),
-    "types that differ": lambda f: two_files(f, {"f0": Y.astype(np.int8)}, {"f0": X[:, 0]}),
+    "types that differ": lambda f: two_files(f, {"f0": Y.astype(str)}, {"f0": X[:, 0]}),
 }
 
 
@@ -320,3 +321,13 @@ def test_a_label_that_is_none_of_the_classes():
     for stranger in ("b", "d", ""):
         with pytest.raises(InputError, match=f"{stranger!r}.* in y is none of the known classes"):
             encode(np.asarray(["a", stranger]), classes, "y")
+
+
+def test_images_and_matrices_without_labels_are_refused_with_what_to_type(tmp_path):
+    images, counts = str(tmp_path / "images.npz"), str(tmp_path / "counts.npz")
+    np.savez(images, X=np.zeros((9, 4, 4)), y=np.arange(9) % 2)
+    save_npz(counts, eye_array(9, format="csr"))
+    with pytest.raises(InputError, match=r"such as X\.reshape\(9, -1\)"):
+        open_dataset(images)
+    with pytest.raises(InputError, match=r"no array 'y'; .*np\.savez\(NEW, \*\*np\.load\(.*, y=labels\)"):
+        open_dataset(counts)

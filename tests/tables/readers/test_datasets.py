@@ -23,7 +23,7 @@ from mmpca_dist import open_dataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.tables.compose import column_of, open_rows
 from mmpca_dist.tables.readers.memory import rows_in_memory
-from mmpca_dist.tables.readers.zarr_dense import PlainChunks
+from mmpca_dist.tables.readers.plain_chunks import PlainChunks
 
 N, D = 103, 4
 RANGES = [(0, N), (0, 1), (N - 1, N), (5, 41), (20, 40), (39, 62), (3, 4), (41, 57), (19, 60)]

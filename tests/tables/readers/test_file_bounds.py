@@ -24,13 +24,6 @@ from mmpca_dist.tables.readers.npy import READINGS, NpyHeader, read_again
 Y = np.arange(20) % 2
 
 
-def test_duplicate_columns_of_parquet(tmp_path):
-    table = pa.table([pa.array([1.0, 2.0])] * 3 + [pa.array([0, 1])], names=["a", "b", "a", "label"])
-    pq.write_table(table, tmp_path / "a.parquet")
-    with pytest.raises(InputError, match=r"has 2 columns called 'a'\. Rename"):
-        open_dataset(tmp_path / "a.parquet")
-
-
 def test_a_row_group_that_declares_more_than_fits(tmp_path):
     """Equal values take next to nothing, until they are unpacked."""
     n = 3_000_000

@@ -50,7 +50,7 @@ def test_the_order_is_part_of_the_fingerprint(tmp_path, monkeypatch):
     """A run that began with the files in another order must not go on with these."""
     dd.from_pandas(frame(110), npartitions=11, sort=False).to_parquet(tmp_path / "a", write_index=False)
     natural = open_dataset(tmp_path / "a").fingerprint()
-    monkeypatch.setattr("mmpca_dist.tables.readers.parquet_folders.natural_sort_key", lambda name: name)
+    monkeypatch.setattr("mmpca_dist.tables.readers.listing.natural_sort_key", lambda name: name)
     assert open_dataset(tmp_path / "a").fingerprint() != natural
 
 

@@ -19,7 +19,7 @@ from mmpca_dist.methods.base.traits import Option, check_choice
 from mmpca_dist.models.projection_penalty.kernel.generalized_discriminant import GeneralizedDiscriminantAnalysis
 from mmpca_dist.models.projection_penalty.kernel.kernel_functions import Array, Gamma, KernelEstimator, KernelName
 from mmpca_dist.models.projection_penalty.kernel.margin_solvers import MarginProblem, Solved, solve
-from mmpca_dist.models.projection_penalty.takes_reduction import is_fitted, is_transformer
+from mmpca_dist.models.projection_penalty.reduction import is_fitted, is_transformer
 from mmpca_dist.tables.foreign import labels_of
 
 SOLVERS = ("auto", "libsvm", "clarabel")

@@ -14,7 +14,6 @@ rest keeps few digits.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,9 +21,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
+from mmpca_dist.blas import alone
 from mmpca_dist.errors import InputError, instead_of
 from mmpca_dist.optimise.model_sweeps import relative_gaps
 
@@ -83,7 +82,9 @@ class MarginProblem:
         beta = y * np.clip(y * point.beta, 0.0, self.C)
         images, reduced = self.kernel @ beta, self.features.T @ beta
         scores = images + self.features @ point.u
-        b = _best_intercept(scores, y, point.b)
+        # The hinge loss is linear between y_i - f_i; at each, its slope rises by 1 from minus the count of positive y.
+        breaks, positive = np.sort(y - scores), int(np.count_nonzero(y > 0))
+        b = float(np.clip(point.b, breaks[positive - 1], breaks[positive]))
         squared = float(beta @ images)
         hinges = np.maximum(0.0, 1 - y * (scores + b)).sum()
         primal = float(hinges + (squared + ridge @ point.u**2) / (2 * self.C))
@@ -93,15 +94,6 @@ class MarginProblem:
         missed = (np.abs(point.u[free] * reduced[free]).sum() + abs(b * beta.sum())) / self.C
         objective, bound, at_zero = np.asarray([[primal], [dual - missed], [len(y)]], np.float64)
         return Solved(Point(beta, point.u, b), primal, float(relative_gaps(objective, bound, at_zero)[0]))
-
-
-def _best_intercept(scores: Array, y: Array, b: float) -> float:
-    """Return the intercept of least hinge loss that is nearest to b.
-
-    The loss is piecewise linear with slopes that rise by 1 at each y_i - f_i, from minus the number of positive labels.
-    """
-    breaks, positive = np.sort(y - scores), int(np.count_nonzero(y > 0))
-    return float(np.clip(b, breaks[positive - 1], breaks[positive]))
 
 
 def solve(problem: MarginProblem, solver: str, tol: float, max_iter: int) -> Solved:
@@ -118,9 +110,8 @@ def solve(problem: MarginProblem, solver: str, tol: float, max_iter: int) -> Sol
 def _by_libsvm(problem: MarginProblem, tol: float, max_iter: int) -> tuple[Point, int]:
     """Return the solution for a penalised u, which joins the kernel, and the number of steps."""
     matrix = problem.kernel + (problem.features / problem.ridge) @ problem.features.T
-    machine = SVC(kernel="precomputed", C=problem.C, tol=tol, max_iter=max_iter, cache_size=500)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the gap says more
+    machine = SVC(kernel="precomputed", C=problem.C, tol=tol, max_iter=max_iter, cache_size=500, random_state=0)
+    with alone():  # the gap says more than a warning
         machine.fit(matrix, problem.y)
     beta = np.zeros(len(problem.y))
     beta[machine.support_] = machine.dual_coef_[0]

@@ -79,7 +79,8 @@ class OrthogonalLaplacianProjection(KernelReducer):
         return 14
 
     def _directions(self, coordinates: Array, combinations: Array, codes: NDArray[np.intp]) -> Array:
-        kept = _leading(coordinates, self.variance_share)
+        sums, share = np.cumsum(np.einsum("ij,ij->j", coordinates, coordinates)), self.variance_share
+        kept = len(sums) if share >= 1 else int(np.searchsorted(sums, share * sums[-1])) + 1
         Z = coordinates[:, :kept]
         count = min(len(self.classes_) - 1, kept) if self.n_components is None else kept
         count = self._refuse_more_than(count, f"the principal coordinates that are kept, {kept}")
@@ -115,9 +116,3 @@ def orthogonal_minimisers(L: Array, D: Array, variance: Array, count: int) -> tu
         ratios += [float(a @ L @ a / (a @ D @ a)) for a in block.T]
         vectors = np.column_stack([vectors, block])
     return np.maximum(np.asarray(ratios), 0.0), fix_signs(vectors.T).T
-
-
-def _leading(Z: Array, share: float) -> int:
-    """Return how many principal coordinates hold this share of the variance."""
-    sums = np.cumsum(np.einsum("ij,ij->j", Z, Z))
-    return len(sums) if share >= 1 else int(np.searchsorted(sums, share * sums[-1])) + 1

@@ -1,0 +1,194 @@
+"""What a span leaves for medians: counts of its values against brackets, and those that lie inside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.passes.rows import rows_by_class
+from mmpca_dist.passes.serialization import storable
+from mmpca_dist.passes.units import blocks
+from mmpca_dist.tables.spans import Span
+
+COUNT_ROWS = 128
+"""Rows whose counts fit in a byte, which adds up 20 times faster than wider integers."""
+
+PIECE_ROWS = 2048
+"""Rows that are counted at once, of one class or of a few."""
+
+FEW = 8
+"""Values from one end of a bracket to the other are looked at one by one where they are less than one in so many."""
+
+ARRAY_BYTES = 128
+"""Bytes that an array takes in addition to its values."""
+
+PIECE_VALUES = 1 << 20
+"""Values that are thinned at a time, about: it takes some 40 bytes for each."""
+
+
+@dataclass(frozen=True)
+class Brackets:
+    """Where the medians of T sets of classes lie, column by column."""
+
+    members: NDArray[np.bool_]  # (T, C): the classes of each set
+    sizes: NDArray[np.int64]  # (C,): the rows of each class
+    low: NDArray  # (T, d), of the type of the rows: the end of the bracket, which belongs to it
+    high: NDArray  # (T, d): the other end
+
+    @property
+    def totals(self) -> NDArray[np.int64]:
+        """The rows of each set, (T,); a product would first make the sets eight times as large."""
+        return np.asarray([self.sizes[member].sum() for member in self.members])
+
+    def counter(self, span: Span) -> MedianCounter:
+        """Return the counter of a span, whose budget is its share of all rows."""
+        return MedianCounter(self, int(LIMITS.kept_bytes * (span.stop - span.start) / int(self.sizes.sum())))
+
+
+@storable
+@dataclass
+class MedianCounts:
+    """Counts of one pass for every bracket."""
+
+    counts: NDArray[np.int64]  # (4, T, d): below the bracket, at its low end, inside, and at its high end
+    keys: NDArray[np.unsignedinteger]  # of the values inside: set times d plus column
+    values: NDArray  # all of them, or every 2^thinned-th
+    thinned: int = 0
+    budget: int = 0
+
+    def merge(self, other: MedianCounts) -> MedianCounts:
+        """Return the counts of both sets of rows."""
+        level = max(self.thinned, other.thinned)
+        left, right = self._thin_to(level), other._thin_to(level)
+        keys, values = np.concatenate([left.keys, right.keys]), np.concatenate([left.values, right.values])
+        both = self.counts + other.counts, keys, values, level, self.budget + other.budget
+        return MedianCounts(*both).within_budget()
+
+    def within_budget(self) -> MedianCounts:
+        """Thin the values until they fit the budget."""
+        counts = self
+        while counts.keys.nbytes + counts.values.nbytes > self.budget + LIMITS.kept_floor:
+            thinner = counts._thin_to(counts.thinned + 1)
+            if len(thinner.keys) == len(counts.keys):  # one value a median is as few as there can be
+                break
+            counts = thinner
+        return counts
+
+    def _thin_to(self, level: int) -> MedianCounts:
+        keys, values = self.keys, self.values
+        for _ in range(level - self.thinned):
+            keys, values = _halved(keys, values)
+        return replace(self, keys=keys, values=values, thinned=level)
+
+
+@dataclass
+class MedianCounter:
+    """Counts rows of one span against brackets."""
+
+    brackets: Brackets
+    budget: int
+    _kept_keys: list[NDArray] = field(default_factory=list)
+    _kept_values: list[NDArray] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        shape = self.brackets.low.shape
+        self._counts = np.zeros((4, *shape), np.int64)
+        self._key_type = key_type(*shape)
+        self._thinned = self._kept(0, self.budget)
+        self._pending = 0
+
+    def add(self, X: NDArray, codes: NDArray) -> None:
+        """Count a block of rows (n, d), given the position of each one's class."""
+        X = X.view(np.uint8) if X.dtype == bool else X
+        order, _ = rows_by_class(codes)  # rows of a piece are then in the same sets, or nearly
+        for some in blocks(len(X), PIECE_ROWS):
+            piece, members = X[order[some]], self.brackets.members[:, codes[order[some]]]
+            whole = members.all(axis=1)
+            for number in np.flatnonzero(members.any(axis=1)).tolist():
+                self._count(piece if whole[number] else piece[members[number]], number)
+            if self._pending > max(self.budget, LIMITS.kept_floor):
+                self._collect()
+
+    def _count(self, rows: NDArray, number: int) -> None:
+        """Count rows (m, d) of a set against its bracket."""
+        low, high, d = self.brackets.low[number], self.brackets.high[number], rows.shape[1]
+        from_low = rows >= low
+        self._counts[0, number] += len(rows) - count_rows(from_low)
+        held = rows <= high
+        held &= from_low
+        if FEW * np.count_nonzero(held) > held.size:  # as whole numbers are, many lie on the ends
+            at_low = rows == low
+            at_high = (rows == high) & ~at_low
+            self._counts[1, number] += count_rows(at_low)
+            self._counts[3, number] += count_rows(at_high)
+            held &= ~(at_low | at_high)
+        inside = np.flatnonzero(held)
+        columns, values = inside % d, rows.reshape(-1)[inside]
+        at_low, at_high = values == low[columns], values == high[columns]
+        at_high &= ~at_low  # where both ends are one value, everything at it counts as the low end
+        for counts, some in ((self._counts[1], at_low), (self._counts[3], at_high)):
+            if some.any():
+                counts[number] += np.bincount(columns[some], minlength=d)
+        between = ~(at_low | at_high)
+        columns, values = columns[between], values[between]
+        self._counts[2, number] += np.bincount(columns, minlength=d)
+        if len(values):
+            self._kept_keys.append((columns + number * d).astype(self._key_type))
+            self._kept_values.append(values)
+            self._pending += len(values) * (self._key_type.itemsize + rows.itemsize) + 2 * ARRAY_BYTES
+
+    def _kept(self, *thinning: int) -> MedianCounts:
+        """Return counts of nothing, with what was kept since the last time."""
+        zeros = np.zeros_like(self._counts)
+        keys = np.concatenate([np.empty(0, self._key_type), *self._kept_keys])
+        values = np.concatenate([np.empty(0, self.brackets.low.dtype), *self._kept_values])
+        return MedianCounts(zeros, keys, values, *thinning)
+
+    def _collect(self) -> None:
+        """Bring what was kept since the last time within the budget."""
+        pending = self._kept()
+        self._kept_keys, self._kept_values, self._pending = [], [], 0
+        self._thinned = self._thinned.merge(pending)
+
+    def result(self) -> MedianCounts:
+        """Return what the span found."""
+        self._collect()
+        return replace(self._thinned, counts=self._counts)
+
+
+def _halved(keys: NDArray, values: NDArray) -> tuple[NDArray, NDArray]:
+    """Return every second value of each key, in the order of the keys: a range of keys at a time."""
+    if not len(keys):
+        return keys, values
+    sizes = np.zeros(int(keys.max()) + 1, np.int64)
+    for start in range(0, len(keys), PIECE_VALUES):
+        sizes += np.bincount(keys[start : start + PIECE_VALUES], minlength=len(sizes))
+    kept = np.cumsum(-(-sizes // 2))
+    new_keys, new_values = np.empty(kept[-1], keys.dtype), np.empty(kept[-1], values.dtype)
+    cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // PIECE_VALUES, prepend=-1))
+    for first, last in zip(cuts, [*cuts[1:], len(sizes)], strict=True):
+        piece = np.flatnonzero((keys >= first) & (keys < last))
+        piece = piece[np.argsort(keys[piece], kind="stable")]
+        starts = np.cumsum(sizes[first:last]) - sizes[first:last]
+        position = np.arange(len(piece)) - np.repeat(starts, sizes[first:last])
+        piece = piece[position % 2 == 0]
+        end = kept[last - 1]
+        new_keys[end - len(piece) : end], new_values[end - len(piece) : end] = keys[piece], values[piece]
+    return new_keys, new_values
+
+
+def key_type(n_sets: int, n_features: int) -> np.dtype:
+    """Return the smallest type for (set, column): 16-bit keys also sort in linear time."""
+    return np.dtype(np.uint16 if n_sets * n_features <= 1 << 16 else np.uint32)
+
+
+def count_rows(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return how many rows (m, d) are true, by column."""
+    ones, whole = mask.view(np.uint8), len(mask) // COUNT_ROWS
+    some = ones[: whole * COUNT_ROWS].reshape(whole, COUNT_ROWS, mask.shape[1])
+    counts = np.add.reduce(some, axis=1, dtype=np.uint8).sum(axis=0, dtype=np.int64)
+    counts += np.add.reduce(ones[whole * COUNT_ROWS :], axis=0, dtype=np.uint8)
+    return np.asarray(counts)
