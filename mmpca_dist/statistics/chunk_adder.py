@@ -280,7 +280,7 @@ class _Runs:
         """Sums of the weights of the rows of each class, shape (m,)."""
         if self.row_weights is None:
             return np.diff(self.edges).astype(np.float64)
-        return np.bincount(self.codes, self.row_weights, self.labels[-1] + 1)[self.labels]
+        return np.bincount(self.codes, self.row_weights, self.labels[-1] + 1)[self.labels].astype(np.float64)
 
     @property
     def weights_by_class(self) -> NDArray[np.float64] | None:

@@ -106,7 +106,7 @@ class MedianCounter:
         order, _ = rows_by_class(codes)  # rows of a piece are then in the same sets, or nearly
         for some in blocks(len(X), PIECE_ROWS):
             piece, members = X[order[some]], self.brackets.members[:, codes[order[some]]]
-            whole = members.all(axis=1)
+            whole = np.all(members, axis=1)
             for number in np.flatnonzero(members.any(axis=1)).tolist():
                 self._count(piece if whole[number] else piece[members[number]], number)
             if self._pending > max(self.budget, LIMITS.kept_floor):
