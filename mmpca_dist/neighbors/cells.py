@@ -16,8 +16,11 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.options import MAX_FIRST, MAX_SECOND
 from mmpca_dist.passes.units import blocks, rows_within
 
-FIRST_SHARE, SECOND_SHARE = 0.8, 0.93
+FIRST_SHARE, SECOND_SHARE = 0.6, 0.93
 """Shares of the variance that the coordinates of the matrix products, and those of the second bound, explain."""
+FEWEST_FIRST = 32
+"""Coordinates that the matrix products have at least, where rows have more than `SMALL` columns: a product costs as
+much again with every 32, and fewer let through so many candidates that the second bound costs more than they save."""
 SMALL = 40
 """Rows of up to so many columns are only rotated: nothing is left over."""
 CANCELS = 0.01
@@ -148,7 +151,7 @@ def train_frame(sample: NDArray, deviations: NDArray[np.float64] | None = None) 
         return Frame(centre, np.ascontiguousarray(axes[:, :first]), first, scale, deviations)
     explained = np.cumsum(variances) / total
     first = 1 + int(np.searchsorted(explained, FIRST_SHARE))
-    first = min(max(-(-(first + 1) // 8) * 8 - 1, SMALL - 1), MAX_FIRST, d, axes.shape[1])
+    first = min(max(-(-(first + 1) // 8) * 8 - 1, FEWEST_FIRST - 1), MAX_FIRST, d, axes.shape[1])
     second = min(max(1 + int(np.searchsorted(explained, SECOND_SHARE)), first), MAX_SECOND, axes.shape[1])
     if first >= d - 1:
         first = second = min(d, axes.shape[1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -73,8 +72,6 @@ class ZarrReader:
         elif isinstance(store, FsspecStore) and isinstance(getattr(store.fs, "sync_fs", store.fs), LocalFileSystem):
             root = Path(store.path)
         plain = None if root is None else PlainChunks.of(array, root / array.path)
-        if plain is None and isinstance(store, LocalStore) and array.metadata.zarr_format == 3:
-            _decode_with_zarrs(array)
         return cls(array, plain)
 
     @classmethod
@@ -96,12 +93,3 @@ class ZarrReader:
         """Yield rows of plain chunks, as many at a time as ``out`` holds."""
         assert self.plain is not None  # noqa: S101  (``by_blocks`` says so)
         return self.plain.blocks(start, stop, out)
-
-
-def _decode_with_zarrs(array: zarr.Array) -> None:
-    """Let zarrs decode the chunks of an array, where it is installed; it leaves what it does not know to Zarr."""
-    with suppress(Exception):  # it is not installed, or belongs to another version of Zarr
-        from zarrs import ZarrsCodecPipeline
-
-        pipeline = ZarrsCodecPipeline.from_array_metadata_and_store(array.metadata, array.store)
-        object.__setattr__(array._async_array, "codec_pipeline", pipeline)

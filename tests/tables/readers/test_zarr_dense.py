@@ -1,4 +1,4 @@
-"""Reading past Zarr and zarrs: what metadata say for certain, shards that ingest writes, and damage with its place."""
+"""Reading past Zarr: what metadata say for certain, shards that ingest writes, and damage with its place."""
 
 import copy
 from types import SimpleNamespace
@@ -14,7 +14,6 @@ from mmpca_dist import open_dataset
 from mmpca_dist.errors import AccessError
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.passes.units import read_batch
-from mmpca_dist.tables.readers import zarr_dense
 from mmpca_dist.tables.readers.plain_chunks import PlainChunks
 
 
@@ -180,17 +179,8 @@ def test_damage_to_a_shard_is_found(tmp_path, table):
 CODECS = {"zstd": ZstdCodec(), "blosc": BloscCodec(), "gzip": GzipCodec(), "zarr 2": numcodecs.Zstd()}
 
 
-@pytest.fixture(params=[True, False], ids=["zarrs", "zarr"])
-def with_zarrs(request, monkeypatch):
-    if request.param:
-        pytest.importorskip("zarrs")
-    else:
-        monkeypatch.setattr(zarr_dense, "_decode_with_zarrs", lambda array: None)
-    return request.param
-
-
 @pytest.mark.parametrize("name", CODECS)
-def test_rows_and_damage(name, with_zarrs, tmp_path):
+def test_rows_and_damage(name, tmp_path):
     write_small(tmp_path / "a.zarr", 2 if name == "zarr 2" else 3, compressors=CODECS[name])
     found = open_dataset(tmp_path / "a.zarr")
     assert np.array_equal(found.read_rows(0, ROWS), X)
@@ -202,7 +192,7 @@ def test_rows_and_damage(name, with_zarrs, tmp_path):
         read_batch(open_dataset(tmp_path / "a.zarr"), 0, ROWS)
 
 
-def test_shards(with_zarrs, tmp_path):
+def test_shards(tmp_path):
     group = zarr.open_group(write_small(tmp_path / "a.zarr"), mode="a")
     group.create_array("X", data=X, chunks=(5, COLUMNS), shards=(10, COLUMNS), compressors=ZstdCodec(), overwrite=True)
     assert np.array_equal(open_dataset(tmp_path / "a.zarr").read_rows(2, ROWS), X[2:])
