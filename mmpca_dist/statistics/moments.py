@@ -95,8 +95,10 @@ class ClassMoments:
 
     @property
     def deviations(self) -> NDArray[np.float64]:
-        """Class means minus the mean of all rows, shape (C, d)."""
-        return self.means - self.mean
+        """Class means minus the mean of all rows, shape (C, d); the largest class takes no digits of the others."""
+        apart = self.means - self.means[np.argmax(self.counts)]
+        apart -= weighted_mean(apart, self.counts)
+        return apart
 
     def scatter(self, class_weights: NDArray) -> NDArray[np.float64]:
         """Return sum_c w_c G_c, shape (d, d).
