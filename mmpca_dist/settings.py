@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import types
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic.fields import FieldInfo
 
 
@@ -55,3 +55,17 @@ def _bounds(metadata: list[Any]) -> str:
 def as_list(value: Any) -> Any:
     """Return a list of one for a single value."""
     return value if isinstance(value, list | tuple) else [value]
+
+
+_PAIR = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2, "maxItems": 2}
+_Side = Annotated[int, Field(ge=1)]
+ImageShape = Annotated[tuple[_Side, _Side], WithJsonSchema(_PAIR)]
+"""Height and width; forms know lists, but not pairs."""
+ColumnNames = Annotated[list[str], BeforeValidator(as_list)]
+
+
+def _as_word(value: Any) -> Any:
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+Words = Annotated[list[Annotated[str, BeforeValidator(_as_word)]], BeforeValidator(as_list)]

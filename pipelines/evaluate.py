@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from mmpca_dist.configuration.schema import RunConfig
+from typing import TYPE_CHECKING
+
 from mmpca_dist.jobs.events import Callbacks
-from mmpca_dist.jobs.job import open_job
 from mmpca_dist.jobs.records import COMPARE, SCORE
-from mmpca_dist.runs.evaluate import evaluation_stages
-from mmpca_dist.runs.evaluation_scores import rows_released
 
 from .artifacts import Artifacts
 from .fit import title
 from .flows import Done, TaskChain, flow_of
 from .results import listed, publish_evaluation
 
+if TYPE_CHECKING:
+    from mmpca_dist.configuration.schema import RunConfig
 
-@flow_of(RunConfig, title)
+
+@flow_of("mmpca_dist.configuration.schema:RunConfig", title)
 def evaluate_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
     """Errors of every method and number of components on rows held out, by several classifiers."""
+    from mmpca_dist.jobs.job import open_job
+    from mmpca_dist.runs.evaluate import evaluation_stages
+    from mmpca_dist.runs.evaluation_scores import rows_released
+
     with open_job(config, callbacks, "evaluation") as job, rows_released(job):
         chain = TaskChain()
         for stage in evaluation_stages(config):

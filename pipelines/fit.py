@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from prefect.assets import Asset
 
-from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.events import Callbacks
-from mmpca_dist.jobs.job import open_job
-from mmpca_dist.jobs.notes import search_rows
 from mmpca_dist.jobs.records import PROJECT, REPORT, SOLVE
-from mmpca_dist.report.run_page import plan_and_measured
-from mmpca_dist.runs.fit import stages_of
 
 from .artifacts import Artifacts
 from .flows import Done, TaskChain, flow_of
 from .results import asset, listed, publish_run, short
+
+if TYPE_CHECKING:
+    from mmpca_dist.configuration.schema import RunConfig
 
 
 def title(config: RunConfig) -> str:
@@ -23,9 +23,14 @@ def title(config: RunConfig) -> str:
     return f"{short(config.dataset.uri)}: {labels[0] if len(labels) == 1 else f'{len(labels)} methods'}"
 
 
-@flow_of(RunConfig, title)
+@flow_of("mmpca_dist.configuration.schema:RunConfig", title)
 def fit_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
     """Class moments in one pass, components by every method, projected rows, a report."""
+    from mmpca_dist.jobs.job import open_job
+    from mmpca_dist.jobs.notes import search_rows
+    from mmpca_dist.report.run_page import plan_and_measured
+    from mmpca_dist.runs.fit import stages_of
+
     with open_job(config, callbacks) as job:
         rows, model = asset(config.dataset.uri), asset(job.run.uri, "model")
         made: dict[str, tuple[list[Asset], list[Asset]]] = {SOLVE: ([model], [rows])}

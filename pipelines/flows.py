@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from prefect import Flow, flow, get_client, runtime, task
 from prefect.assets import Asset, materialize
@@ -21,18 +22,19 @@ from prefect.states import Cancelled, Completed, Failed, State
 from pydantic import BaseModel
 
 import mmpca_dist
-from mmpca_dist.configuration.schema import RunConfig, parse_config, parse_model
+from mmpca_dist.configuration.parsing import parse_model
 from mmpca_dist.errors import InputError, MmpcaError, OutageError, OutputError, instead_of
 from mmpca_dist.ingest.destination import Destination
-from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
+from mmpca_dist.jobs.directory import EVALUATION, RunDirectory, transform_folder
 from mmpca_dist.jobs.events import Callback, Callbacks
-from mmpca_dist.jobs.job import Job, Stage, run_stage
 from mmpca_dist.jobs.journal import traceback_kept
-from mmpca_dist.runs.transform import job_folder
 from mmpca_dist.stores import storage
 
 from .artifacts import ArtifactCallback, Artifacts, MetricsCallback, Outbox, serve_metrics
 from .results import DRAWN, slug
+
+if TYPE_CHECKING:
+    from mmpca_dist.jobs.job import Job, Stage
 
 REFUSED, UNREACHABLE = "Refused", "Unreachable"
 """Names of the states of runs that ended by the user's mistake, or as a network, store or cluster failed."""
@@ -52,6 +54,7 @@ class TaskChain:
 
     def stage(self, job: Job, stage: Stage, title: str, makes: Sequence[Asset] = (), of: Sequence[Asset] = ()) -> None:
         """Run a stage of a job; a stage whose results were there already ends as ``Cached``."""
+        from mmpca_dist.jobs.job import run_stage
 
         def work() -> State:
             seconds = run_stage(job, stage).get("seconds", 0)
@@ -148,7 +151,7 @@ def folder_of_flow(flow: str, config: Any) -> str | None:
     if value is None:
         return None
     uri = storage.normalize(value)
-    uri = job_folder(uri) if flow == "transform" else uri
+    uri = transform_folder(uri) if flow == "transform" else uri
     return storage.join(uri, EVALUATION) if flow == "evaluate" else uri
 
 
@@ -231,16 +234,19 @@ def ended(
     return end
 
 
-def flow_of(model: type[Model], title: Callable[[Model], str]) -> Callable[[Work[Model]], Flow[..., State]]:
+def flow_of(model: str, title: Callable[[Any], str]) -> Callable[[Work[Any]], Flow[..., State]]:
     """Return a decorator that makes a flow of a function of one model, which is called NAME_flow and says what it does.
 
     Parameters are an instance of the model or a dictionary, as deployments pass it. A mistake of the user's ends the
     flow in the failed state ``Refused``, whose message says what to do. The function shows Prefect its results by
     its second argument, for which the flow waits at its end, but not for long. It tells its third of its events.
     The run is named after ``title`` of the model.
+
+    A worker imports the module of a flow for each of its hooks, too. So ``model`` is a name, such as ``module:Model``,
+    and the function itself imports what its work needs: both would take seconds.
     """
 
-    def decorate(work: Work[Model]) -> Flow[..., State]:
+    def decorate(work: Work[Any]) -> Flow[..., State]:
         name = work.__name__.removesuffix("_flow")
 
         @functools.wraps(work)
@@ -258,7 +264,7 @@ def flow_of(model: type[Model], title: Callable[[Model], str]) -> Callable[[Work
             shown = ArtifactCallback(artifacts)
             try:
                 callbacks = Callbacks([shown, MetricsCallback(), *end.callbacks])
-                settings = as_model(model, config)
+                settings = as_model(resolve_name(model), config)
                 with _in_environment(credentials), traceback_kept(folder_of_flow(name, settings)):
                     message, result = work(settings, artifacts, callbacks)
                 end.state = Completed(message=message, data=result)
@@ -280,15 +286,18 @@ def flow_of(model: type[Model], title: Callable[[Model], str]) -> Callable[[Work
             if given and not DRAWN.fullmatch(given):
                 return str(given)
             try:
-                return f"{name} {title(as_model(model, runtime.flow_run.parameters.get('config')))}"
+                return f"{name} {title(as_model(resolve_name(model), runtime.flow_run.parameters.get('config')))}"
             except MmpcaError:
                 return f"{name}: refused parameters"
 
         # Prefect reads the parameters of a flow from its signature.
         del run.__wrapped__
         run.__doc__ = PARAMETERS
-        run.__annotations__ = {"config": model, "credentials": str | None, "return": State}
-        return flow(name=name, description=work.__doc__, flow_run_name=flow_run_name, **COMMON)(run)
+        run.__annotations__ = {"config": Any, "credentials": str | None, "return": State}
+        made = flow(name=name, description=work.__doc__, flow_run_name=flow_run_name, **COMMON)(run)
+        # Evaluated where a deployment is made, whose form shows the fields of the model.
+        run.__annotations__["config"] = f"resolve_name({model!r})"
+        return made
 
     return decorate
 
@@ -304,7 +313,9 @@ def as_model(model: type[Model], parameters: Any) -> Model:
     """Return the parameters of a flow as its model; raise ConfigError, with the text for a file, if they do not fit."""
     if isinstance(parameters, model):
         return parameters
-    if issubclass(model, RunConfig):
+    if model.__name__ == "RunConfig":  # whose import takes seconds
+        from mmpca_dist.configuration.schema import parse_config
+
         return parse_config(parameters, WHERE)  # type: ignore[return-value]
     return parse_model(model, parameters, WHERE)
 

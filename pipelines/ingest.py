@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mmpca_dist.jobs.events import Callbacks
 
 from .artifacts import Artifacts
 from .flows import Done, TaskChain, flow_of
-from .ingest_table import IngestConfig, ingest_table, ingested
 from .results import asset, publish_result, short
 
+if TYPE_CHECKING:
+    from .ingest_table import IngestConfig
 
-@flow_of(IngestConfig, lambda config: f"{short(config.source)} into {short(config.destination)}")
+
+@flow_of(
+    "mmpca_pipelines.ingest_table:IngestConfig",
+    lambda config: f"{short(config.source)} into {short(config.destination)}",
+)
 def ingest_flow(config: IngestConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
     """Turn a labelled table of any format into chunked, checksummed Zarr."""
+    from .ingest_table import ingest_table, ingested
+
     makes, of = [asset(config.destination)], [asset(config.source)]
     words = f"Ingest {short(config.source)}"
     manifest = TaskChain().run("ingest", words, lambda: ingest_table(config, callbacks), makes, of)

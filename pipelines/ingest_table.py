@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from mmpca_dist.configuration.dataset_section import ColumnNames, ImageShape, Words
 from mmpca_dist.ingest.destination import Overwrite
-from mmpca_dist.ingest.job import ingest
-from mmpca_dist.ingest.row_source import Selection
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.settings import Section, setting
+from mmpca_dist.settings import ColumnNames, ImageShape, Section, Words, setting
+
+if TYPE_CHECKING:  # refusals of parameters need none of it
+    from mmpca_dist.ingest.row_source import Selection
 
 NUMBER = re.compile(r"-?[0-9]{1,9}")
 """Number of a column; longer ones are names."""
@@ -86,6 +86,8 @@ class IngestConfig(Section):
     @property
     def selection(self) -> Selection:
         """The table that is read; a label that is a number is that of a column."""
+        from mmpca_dist.ingest.row_source import Selection
+
         label = int(self.label) if self.label is not None and NUMBER.fullmatch(self.label) else self.label
         sparse = None if self.layout == "auto" else self.layout == "sparse"
         options = (
@@ -102,6 +104,8 @@ class IngestConfig(Section):
 
 def ingest_table(config: IngestConfig, callback: Callback) -> dict[str, Any]:
     """Ingest a table, and return its manifest."""
+    from mmpca_dist.ingest.job import ingest
+
     callback.on_stage_start("ingest")
     manifest = ingest(
         config.source,

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from mmpca_dist.jobs.events import Callbacks
-from mmpca_dist.jobs.finished_runs import finished, open_run
 from mmpca_dist.jobs.records import REPORT
-from mmpca_dist.runs.refresh import RefreshConfig, in_words, refresh
 
 from .artifacts import Artifacts
 from .flows import Done, TaskChain, flow_of
 from .results import asset, publish_run, short
 
+if TYPE_CHECKING:
+    from mmpca_dist.configuration.requests import RefreshConfig
 
-@flow_of(RefreshConfig, lambda config: f"{short(config.output)}: {short(config.run)} and {short(config.new)}")
+
+@flow_of(
+    "mmpca_dist.configuration.requests:RefreshConfig",
+    lambda config: f"{short(config.output)}: {short(config.run)} and {short(config.new)}",
+)
 def refresh_flow(config: RefreshConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
     """Extend the class moments of a finished run by new rows, exactly, and solve its methods again."""
+    from mmpca_dist.jobs.finished_runs import finished, open_run
+    from mmpca_dist.runs.refresh import in_words, refresh
+
     makes = [asset(config.output, "model")]
     of = [asset(config.new), asset(config.run, "model")]
     words = f"Take up {short(config.new)} and solve again"

@@ -12,8 +12,6 @@ from prefect.assets import Asset
 from prefect.assets.core import AssetProperties
 
 from mmpca_dist.jobs.records import CompareRecord, ReportRecord
-from mmpca_dist.runs.outcomes import components_and_legend
-from mmpca_dist.runs.outcomes import lines as summary
 from mmpca_dist.stores import storage
 
 from .artifacts import Artifacts
@@ -80,6 +78,8 @@ def publish_run(
     search: list[tuple[str, str, str]],
 ) -> None:
     """Publish plan versus measured, components, the certificate of a search, and the pictures of a finished run."""
+    from mmpca_dist.runs.outcomes import components_and_legend, lines
+
     if plan:
         rows = [{"what": a, "planned": b, "measured": c} for a, b, c in plan]
         artifacts.show("plan", "The plan and what was used", table=rows)
@@ -90,15 +90,15 @@ def publish_run(
         artifacts.show("search", proved, table=[{"what": a, "found": b, "what it means": c} for a, b, c in search])
     at = shlex.quote(folder)
     columns = ("method", "components", "share", "leading eigenvalues")
-    lines = [" | ".join(columns), " | ".join("---" for _ in columns)]
-    lines += [" | ".join(_plain(row[name]) for name in columns) for row in spectra]
+    printed = [" | ".join(columns), " | ".join("---" for _ in columns)]
+    printed += [" | ".join(_plain(row[name]) for name in columns) for row in spectra]
     following = [
         f"mmpca show {at}",
         f"mmpca transform {at} NEW_ROWS {shlex.quote(folder + '-new')}",
     ]
     python = f"from mmpca_dist import load_model\n\nmodel = load_model({folder!r}, {spectra[0]['method']!r})"
-    table = "\n".join(f"| {line} |" for line in lines)
-    _publish_page(artifacts, report, _plain(summary(folder)[0]), table, following, python)
+    table = "\n".join(f"| {line} |" for line in printed)
+    _publish_page(artifacts, report, _plain(lines(folder)[0]), table, following, python)
 
 
 def publish_evaluation(artifacts: Artifacts, folder: str, comparison: CompareRecord) -> None:

@@ -12,36 +12,21 @@ from pydantic import (
     BeforeValidator,
     Field,
     PlainSerializer,
-    WithJsonSchema,
     model_serializer,
     model_validator,
 )
 
 from mmpca_dist.configuration.parsing import NameOrMapping, named_content, parse_model
 from mmpca_dist.errors import InputError
-from mmpca_dist.settings import Section, as_list, setting
+from mmpca_dist.settings import ColumnNames, ImageShape, Section, Words, as_list, setting
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.mapped_rows import stored_form
 from mmpca_dist.tables.row_maps.specification import ROW_MAPS, RowMap
-
-_PAIR = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2, "maxItems": 2}
-_Side = Annotated[int, Field(ge=1)]
-ImageShape = Annotated[tuple[_Side, _Side], WithJsonSchema(_PAIR)]
-"""Height and width; forms know lists, but not pairs."""
 
 VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<plain>\w+))")
 """An environment variable at the beginning of a folder."""
 KNOWN_VARIABLE = re.compile(r"MMPCA_DATA\w*|HOME")
 """A configuration may come from a stranger, and other variables may hold secrets."""
-
-ColumnNames = Annotated[list[str], BeforeValidator(as_list)]
-
-
-def _as_word(value: Any) -> Any:
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
-Words = Annotated[list[Annotated[str, BeforeValidator(_as_word)]], BeforeValidator(as_list)]
 
 
 def _row_map(value: Any) -> RowMap:

@@ -27,7 +27,7 @@ from mmpca_dist.errors import MmpcaError, OutputError
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.lease import Lease, held, is_lease
 from mmpca_dist.stores.overlaps import resolved
-from mmpca_dist.tables.readers.zarr_groups import ARRAYS, TABLE
+from mmpca_dist.tables.facts import ARRAYS, TABLE
 
 Overwrite = bool | Literal["any"]
 """Whether a group may be replaced that an ingest has completed; with ``"any"``, any Zarr group."""

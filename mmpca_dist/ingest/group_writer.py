@@ -17,9 +17,10 @@ from mmpca_dist.ingest.destination import Destination, Overwrite, Writing
 from mmpca_dist.ingest.row_source import LABELS, RowBlock, RowSource, Selection
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage, zarr_stores
+from mmpca_dist.tables.facts import ARRAYS
 from mmpca_dist.tables.labels import refuse_texts
 from mmpca_dist.tables.readers.csr import index_type
-from mmpca_dist.tables.readers.zarr_groups import ARRAYS, ROWS
+from mmpca_dist.tables.readers.zarr_groups import ROWS
 
 CHUNKS_PER_SHARD = 8
 """A shard of 64 MiB is one reading unit and one file or object, which is read whole at 9 GiB/s."""

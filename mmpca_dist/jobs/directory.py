@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from mmpca_dist.configuration.schema import SECTIONS, Purpose, RunConfig, stored_config
 from mmpca_dist.errors import DamageError, InputError, MmpcaError, OutputError
 from mmpca_dist.jobs.object_records import AGAIN
 from mmpca_dist.jobs.records import COUNT, MAPS, PLAN, PUBLISH, TAKE, GenerationRecord, R, StageName
@@ -20,7 +19,13 @@ from mmpca_dist.stores.lease import is_lease
 from mmpca_dist.stores.overlaps import refuse_inside
 from mmpca_dist.stores.zarr_stores import reading_own
 
+if TYPE_CHECKING:  # reading it takes a second, and hooks of flows look at folders alone
+    from mmpca_dist.configuration.schema import Purpose, RunConfig
+
 FORMAT = 2
+FORMATS = ("zarr", "parquet", "csv", "arrow")
+"""The formats of projected rows."""
+UNFINISHED = ".unfinished"
 EVALUATION = "evaluation"
 """Evaluations of a configuration have this folder below its output, next to what the run itself writes."""
 ERRORS = "errors"
@@ -206,6 +211,8 @@ class RunDirectory:
 
     @property
     def config(self) -> RunConfig:
+        from mmpca_dist.configuration.schema import stored_config
+
         return stored_config(self.header()["config"], self.path("run.json"))
 
     def record(self, stage: StageName[R]) -> R | None:
@@ -243,12 +250,25 @@ def folder_of(config: RunConfig, purpose: Purpose) -> RunDirectory:
     return run if purpose == "run" else RunDirectory(run.path(EVALUATION), within=run.uri)
 
 
+def format_of(destination: str) -> str | None:
+    """Return the format of projected rows that the suffix of a destination names; None of a folder."""
+    format = destination.rpartition(".")[2]
+    return format if format in FORMATS else None
+
+
+def transform_folder(destination: str) -> str:
+    """Return the folder of a transform: that of a file is beside it until the file is whole."""
+    return destination if format_of(destination) is None else f"{destination}{UNFINISHED}"
+
+
 def _is_content(name: str) -> bool:
     """Tell whether a run, or a refreshed one, has something of this name in its folder."""
     return name in CONTENTS or re.fullmatch("[0-9]{6}", name) is not None
 
 
 def _difference(stored: dict[str, Any], identity: Identity) -> str:
+    from mmpca_dist.configuration.schema import SECTIONS, stored_config
+
     if stored["purpose"] != identity.purpose:
         return f"it holds {CONTENT_OF[stored['purpose']]}"
     if stored["format"] != FORMAT:

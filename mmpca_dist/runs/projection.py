@@ -57,7 +57,6 @@ WRITERS: dict[str, Callable[[Any, pa.Schema], Any]] = {
 }  # fmt: skip
 FORMULA = "^(\\s*[=+@\uff1d\uff0b\uff20\uff0d-]|[\t\r\n])"
 """The beginnings of text that spreadsheets compute, letters of the wide forms among them."""
-FORMATS = ("zarr", *WRITERS)
 
 
 @storable

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from mmpca_dist.configuration.requests import RefreshConfig
 from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.configuration.sections import Section, setting
 from mmpca_dist.errors import AccessError, MmpcaError, OutputError
 from mmpca_dist.faults import Fault, render, showing
 from mmpca_dist.jobs import records
@@ -39,31 +39,6 @@ from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.facts import Facts, Table
 from mmpca_dist.tables.labels import unite
 from mmpca_dist.tables.spans import make_spans
-
-
-class RefreshConfig(Section):
-    """A run, new rows, and the folder of the refreshed run."""
-
-    run: str = setting(
-        example="runs/mine", description="Folder of the finished run whose statistics are extended; it does not change"
-    )
-    new: str = setting(
-        example="inbox",
-        description="The new labelled rows: a data set, or a folder (the inbox) of *.zarr, *.parquet, *.h5ad, *.npz, "
-        "*.csv and folders of .npy, of which new ones are added, sorted by name",
-    )
-    output: str = setting(
-        example="runs/live", description="Folder of the refreshed run, which the same command continues from"
-    )
-    features: str | None = setting(
-        None, example="X", description="Array or column of the new rows; by default as for the run"
-    )
-    label: str | None = setting(
-        None, example="species", description="Array or column of their labels; by default as for the run"
-    )
-    weight: str | None = setting(
-        None, example="n", description="Array, column or .npy file of their weights; by default as for the run"
-    )
 
 
 def refresh(config: RefreshConfig, callbacks: list[Callback] | None = None, client: Any = None) -> dict[str, Any]:

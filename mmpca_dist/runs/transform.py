@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import BeforeValidator
 
 from mmpca_dist.configuration.dataset_section import DatasetConfig
+from mmpca_dist.configuration.requests import TransformConfig
 from mmpca_dist.errors import AccessError, ColumnError, InputError, OutputError
 from mmpca_dist.faults import Fault, render, showing
 from mmpca_dist.ingest.csv import CsvRows
 from mmpca_dist.ingest.row_source import Selection
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import refuse_private
-from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.directory import FORMATS, RunDirectory, format_of, transform_folder
 from mmpca_dist.jobs.events import Callback, told
 from mmpca_dist.jobs.finished_runs import counted, finished, fits_of, open_run, require_method, solved_methods
 from mmpca_dist.jobs.first_stages import planned, resources_of
@@ -27,8 +27,7 @@ from mmpca_dist.jobs.inputs import Inputs, readable_rows
 from mmpca_dist.jobs.job import Job, Stage, claimable, open_inputs, run_stage
 from mmpca_dist.jobs.object_records import GROUP
 from mmpca_dist.planning.run_plan import plan_projection
-from mmpca_dist.runs.projection import FORMATS, PROJECT, Projector, RowTable, join_parts, project, projectors_of
-from mmpca_dist.settings import Section, as_list, setting
+from mmpca_dist.runs.projection import PROJECT, Projector, RowTable, join_parts, project, projectors_of
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.column_faults import MAX_LISTED
 from mmpca_dist.tables.dataset import Dataset
@@ -37,38 +36,8 @@ from mmpca_dist.tables.readers.formats import text_form
 from mmpca_dist.tables.roles import KNOWN
 from mmpca_dist.tables.side_columns import kept_columns
 
-UNFINISHED = ".unfinished"
 SUFFIX = re.compile(r"\w\.([a-z]{2,}|h5|bz2)$", re.I)
 """How names of files end; folders may have a version, such as rows.v2."""
-
-
-class TransformConfig(Section):
-    """Which rows go through which methods of which run, and where to."""
-
-    output: str = setting(example="runs/mine", description="Folder of the finished run")
-    dataset: str = setting(example="new_rows.parquet", description="The rows, as for a run; labels may be absent")
-    destination: str = setting(
-        example="runs/mine-new",
-        description="New file that ends with .parquet, .csv, .arrow or .zarr, for all methods side by side; or new "
-        "folder, for projected/METHOD.zarr, METHOD.parquet and so on, as project.format of the run says",
-    )
-    methods: Annotated[list[str], BeforeValidator(as_list)] = setting(
-        [],
-        values="labels of methods",
-        example=["m-pca0"],
-        description="Some of the run's methods; all where none is named",
-    )
-    features: str | None = setting(
-        None, example="X", description="Array or column of the rows; by default that of the run"
-    )
-    label: str | None = setting(
-        None,
-        example="species",
-        description="Array or column of the labels; by default that of the run, y or label, where there is one",
-    )
-    quote_formulas: bool = setting(
-        False, example=True, description="As project.quote_formulas, which is that of the run by default"
-    )
 
 
 def transform(config: TransformConfig, callbacks: list[Callback] | None = None, client: Any = None) -> dict[str, Any]:
@@ -79,7 +48,7 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
     where all is there it does nothing, or refuses to replace a file.
     """
     destination, callback = storage.normalize(config.destination), told(callbacks)
-    suffix = _format_of(destination)
+    suffix = format_of(destination)
     stages = list(STAGES)
     if suffix is not None:
         table = partial(_one_table, destination if suffix == "zarr" else None)
@@ -130,7 +99,7 @@ def _cleared(destination: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        if not isinstance(error, AccessError) and (folder := job_folder(destination)) != destination:
+        if not isinstance(error, AccessError) and (folder := transform_folder(destination)) != destination:
             storage.remove(folder + CONVERTED)
         raise
 
@@ -142,25 +111,14 @@ def _one_table(group: str | None, job: Job, projectors: list[Projector]) -> list
     return [RowTable(uri, format, tuple(projector.name for projector in projectors), tuple(columns))]
 
 
-def _format_of(destination: str) -> str | None:
-    """Return the format that the suffix of a destination names; None of a folder."""
-    format = destination.rpartition(".")[2]
-    return format if format in FORMATS else None
-
-
 def _refuse_suffix(destination: str) -> None:
     name = destination.rpartition("/")[2]
-    if SUFFIX.search(name) and _format_of(destination) is None:
+    if SUFFIX.search(name) and format_of(destination) is None:
         known = ", ".join(f".{format}" for format in FORMATS)
         raise InputError(
             f"{name} ends like a file, and files for projected rows end with {known}. Name one of these, or a folder "
             "without a suffix."
         )
-
-
-def job_folder(destination: str) -> str:
-    """Return the folder of a transform: that of a file is beside it until the file is whole."""
-    return destination if _format_of(destination) is None else f"{destination}{UNFINISHED}"
 
 
 def transformed(manifest: dict[str, Any]) -> str:
@@ -202,7 +160,7 @@ def _inputs(config: TransformConfig, callback: Callback) -> Inputs:
     run, destination = open_run(config.output), storage.normalize(config.destination)
     _refuse_suffix(destination)
     finished(run, records.SOLVE)
-    folder = RunDirectory(job_folder(destination))
+    folder = RunDirectory(transform_folder(destination))
     if folder.uri != destination and not folder.exists and storage.exists(destination):
         raise OutputError(f"{destination} is there already: name another destination.")
     fitted = run.config

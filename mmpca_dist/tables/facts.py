@@ -6,6 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+TABLE = "mmpca-table"
+"""Attribute of a Zarr group: the sub-group that holds its table."""
+ARRAYS = "mmpca-arrays"
+"""Attribute of a Zarr group: the names of the arrays that an ingest wrote."""
+
 
 @dataclass(frozen=True)
 class Facts:

@@ -19,7 +19,7 @@ from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.listing import clean
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.tables.compose import open_dataset
-from mmpca_dist.tables.readers.zarr_groups import ARRAYS
+from mmpca_dist.tables.facts import ARRAYS
 
 
 def put(path):

@@ -1,6 +1,7 @@
 """Deployments, schedules and hooks, on a Prefect server with a worker; and what their files say."""
 
 import json
+from inspect import get_annotations
 
 import pytest
 import yaml
@@ -37,7 +38,7 @@ def test_deployments_are_sound(name):
     for entrypoint, deployment in deployments(name).items():
         flow = load_flow_from_entrypoint(entrypoint)
         assert flow.version and flow.on_crashed_hooks and flow.on_cancellation_hooks
-        model = flow.fn.__annotations__["config"]
+        model = get_annotations(flow.fn, eval_str=True)["config"]
         given = [deployment.get("parameters"), *[s.get("parameters") for s in deployment.get("schedules", [])]]
         for parameters in filter(None, given):
             as_model(model, parameters["config"])

@@ -27,7 +27,7 @@ from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.zarr_stores import pixels_of, values_of
 from mmpca_dist.tables.column import MAX_STRETCHES, Column, Known, MissingChunks
 from mmpca_dist.tables.column_scatter import stored_dominant_columns
-from mmpca_dist.tables.facts import Facts
+from mmpca_dist.tables.facts import TABLE, Facts
 from mmpca_dist.tables.labels import check_label_type, normalize_labels, of_codes
 from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.number_texts import says_value
@@ -36,10 +36,6 @@ from mmpca_dist.tables.readers.packed import Packing
 from mmpca_dist.tables.source import Source, readable
 from mmpca_dist.tables.spans import default_chunk_rows
 
-TABLE = "mmpca-table"
-"""Attribute of a group: the sub-group that holds its table."""
-ARRAYS = "mmpca-arrays"
-"""Attribute of a group: the names of the arrays that an ingest wrote."""
 ROWS = "mmpca-rows"
 """Attribute of a group: the number of rows and columns that an ingest wrote, and their type."""
 TOKEN = re.compile("[0-9a-f]{32}")

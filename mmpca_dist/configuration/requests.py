@@ -1,0 +1,63 @@
+"""The settings of transforms and refreshes, which take all else from a finished run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+from mmpca_dist.settings import Section, as_list, setting
+
+
+class TransformConfig(Section):
+    """Which rows go through which methods of which run, and where to."""
+
+    output: str = setting(example="runs/mine", description="Folder of the finished run")
+    dataset: str = setting(example="new_rows.parquet", description="The rows, as for a run; labels may be absent")
+    destination: str = setting(
+        example="runs/mine-new",
+        description="New file that ends with .parquet, .csv, .arrow or .zarr, for all methods side by side; or new "
+        "folder, for projected/METHOD.zarr, METHOD.parquet and so on, as project.format of the run says",
+    )
+    methods: Annotated[list[str], BeforeValidator(as_list)] = setting(
+        [],
+        values="labels of methods",
+        example=["m-pca0"],
+        description="Some of the run's methods; all where none is named",
+    )
+    features: str | None = setting(
+        None, example="X", description="Array or column of the rows; by default that of the run"
+    )
+    label: str | None = setting(
+        None,
+        example="species",
+        description="Array or column of the labels; by default that of the run, y or label, where there is one",
+    )
+    quote_formulas: bool = setting(
+        False, example=True, description="As project.quote_formulas, which is that of the run by default"
+    )
+
+
+class RefreshConfig(Section):
+    """A run, new rows, and the folder of the refreshed run."""
+
+    run: str = setting(
+        example="runs/mine", description="Folder of the finished run whose statistics are extended; it does not change"
+    )
+    new: str = setting(
+        example="inbox",
+        description="The new labelled rows: a data set, or a folder (the inbox) of *.zarr, *.parquet, *.h5ad, *.npz, "
+        "*.csv and folders of .npy, of which new ones are added, sorted by name",
+    )
+    output: str = setting(
+        example="runs/live", description="Folder of the refreshed run, which the same command continues from"
+    )
+    features: str | None = setting(
+        None, example="X", description="Array or column of the new rows; by default as for the run"
+    )
+    label: str | None = setting(
+        None, example="species", description="Array or column of their labels; by default as for the run"
+    )
+    weight: str | None = setting(
+        None, example="n", description="Array, column or .npy file of their weights; by default as for the run"
+    )
