@@ -1,6 +1,6 @@
 """Report that inner loops are compiled, which delays a first run.
 
-Numba caches what it has compiled, so that this happens once per machine and version. It reports a compilation only
+Numba caches what it has compiled, so that this happens once per user and version. It reports a compilation only
 if its cache does not have the function for these types.
 """
 
@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 log = logging.getLogger(__name__)
+COMPILING = "compiling its inner loops, which takes up to half a minute, once per machine"
+"""The words of a stage that compiles."""
 TOPIC = "mmpca-compiling"
 """Topic of the events by which workers of a Dask cluster report to their clients."""
 _watchers: list[Callable[[], None]] = []

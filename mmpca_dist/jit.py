@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -47,11 +49,33 @@ def _sources() -> str:
     return hashlib.sha256(b"".join(sources)).hexdigest()[:12]
 
 
+@functools.cache
+def _shared(module: str) -> str:
+    """Return the path of a copy of a module that all environments of a user have, or its own where there is none.
+
+    Numba keeps what it compiles next to the file that the code of a function names, or under the path of that file.
+    """
+    if os.environ.get("NUMBA_CACHE_DIR"):  # the user has chosen
+        return module
+    try:
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        copy = caches / "mmpca" / f"numba-{numba.__version__}-{_sources()}" / Path(module).name
+        if not copy.exists():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            partial = copy.with_suffix(f".{os.getpid()}")
+            partial.write_bytes(Path(module).read_bytes())
+            partial.replace(copy)
+    except (OSError, RuntimeError):  # no home, or none to write to
+        return module
+    return str(copy)
+
+
 def compiled(function: Any, **options: Any) -> Any:
     """Compile a function, and cache it on disk."""
     # Numba compares a cached function with its own file alone, but a caller contains the functions and constants that
     # it takes from other files. The name is part of the cache's file names.
     function.__qualname__ = f"{function.__qualname__}_{_sources()}"
+    function.__code__ = function.__code__.replace(co_filename=_shared(function.__code__.co_filename))
     return numba.njit(nogil=True, cache=True, error_model="numpy", **options)(function)
 
 

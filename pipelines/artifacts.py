@@ -25,6 +25,7 @@ from prefect.settings import temporary_settings as changed
 from prefect.utilities.services import start_client_metrics_server
 from prometheus_client import Counter, Gauge
 
+from mmpca_dist.compile_notice import COMPILING
 from mmpca_dist.durations import time_left
 from mmpca_dist.jobs.events import Callback, StageLines
 
@@ -195,8 +196,8 @@ class ArtifactCallback(Callback):
         get_run_logger().info("Stage %s: %s", stage, words)
 
     def on_compile(self, stage: str) -> None:
-        get_run_logger().info("Stage %s: compiling its inner loops, once per machine", stage)
-        self._artifacts.show("progress", f"{stage}: compiling its inner loops, once per machine", progress=0.0)
+        get_run_logger().info("Stage %s: %s", stage, COMPILING)
+        self._artifacts.show("progress", f"{stage}: {COMPILING}", progress=0.0)
 
     def on_progress(self, stage: str, done: int, total: int) -> None:
         self._lines.update(done, total)

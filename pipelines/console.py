@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from mmpca_dist.compile_notice import COMPILING
 from mmpca_dist.durations import time_left
 from mmpca_dist.jobs.events import Callback, StageLines
 
@@ -123,7 +124,7 @@ class ConsoleCallback(Callback):
         self._sweep = words
 
     def on_compile(self, stage: str) -> None:
-        print_text(self.console, f"  {stage}: compiling its inner loops, once per machine")
+        print_text(self.console, f"  {stage}: {COMPILING}")
 
     def on_progress(self, stage: str, done: int, total: int) -> None:
         self._progress.update(done, total)

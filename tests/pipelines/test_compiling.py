@@ -93,6 +93,25 @@ def test_loops_are_compiled_again_where_what_they_call_has_changed(tmp_path):
     assert nearest() == pytest.approx(2 * before)
 
 
+def test_environments_of_a_user_share_a_cache(tmp_path):
+    """Unless NUMBA_CACHE_DIR names another, or the folder of caches cannot be written."""
+    source = Path(mmpca_dist.__file__).parent
+    shutil.copytree(source, tmp_path / "mmpca_dist", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "file").touch()
+
+    def cache(path, **variables):
+        code = "from mmpca_dist.statistics import sparse_products as s; print(s.__file__, s.add_rows.stats.cache_path)"
+        environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+        environment |= {"PYTHONPATH": str(path), "XDG_CACHE_HOME": str(tmp_path / "caches"), **variables}
+        command = [sys.executable, "-c", code]
+        return subprocess.check_output(command, cwd=tmp_path / path, env=environment, text=True).split()
+
+    (module, first), (copy, second) = cache(source.parent), cache(tmp_path)
+    assert module != copy and first == second and Path(first).is_relative_to(tmp_path / "caches")
+    assert Path(cache(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "own"))[1]).is_relative_to(tmp_path / "own")
+    assert Path(cache(tmp_path, XDG_CACHE_HOME=str(tmp_path / "file"))[1]).is_relative_to(tmp_path / "mmpca_dist")
+
+
 def test_modules_with_compiled_functions_are_part_of_the_cache_key():
     folder = Path(jit.__file__).parent
     using = {path for path in folder.rglob("*.py") if re.search("^@(compiled|reordered)", path.read_text(), re.M)}
@@ -125,7 +144,7 @@ def test_terminals_pages_and_journals_have_a_line(compiles, prefect_server, tmp_
     state = ended(fit_flow, config, ConsoleCallback(console)).state
     assert state.is_completed()
     printed = console.file.getvalue()
-    line = "search: compiling its inner loops, once per machine"
+    line = f"search: {compile_notice.COMPILING}"
     assert printed.count(line) == 1 and printed.index(line) < printed.index("✓ search")
     events = [json.loads(one) for one in (tmp_path / "out" / "events.jsonl").read_text().splitlines()]
     assert [event["stage"] for event in events if event["event"] == "compile"] == ["search"]
