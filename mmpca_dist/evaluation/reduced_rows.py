@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import dask
-import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist import dask_arrays as da
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.cost_meter import Meter

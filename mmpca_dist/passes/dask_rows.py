@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any
 
 import dask
-import dask.array as da
 import numpy as np
 import psutil
 import zarr
@@ -18,6 +17,7 @@ from dask.utils import format_bytes
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
+from mmpca_dist import dask_arrays as da
 from mmpca_dist.errors import InputError
 from mmpca_dist.faults import Setting
 from mmpca_dist.passes.schedulers import Configured, Graph, Scheduler, Threads, run_span

@@ -11,12 +11,12 @@ from functools import partial
 from typing import Any
 
 import dask
-import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
+from mmpca_dist import dask_arrays as da
 from mmpca_dist.blas import alone
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS

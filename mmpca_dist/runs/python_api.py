@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import dask
-import dask.array as da
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.sparse import csr_array, issparse
 
+from mmpca_dist import dask_arrays as da
 from mmpca_dist.configuration.dataset_section import DatasetConfig
 from mmpca_dist.configuration.parsing import parse_model
 from mmpca_dist.configuration.schema import RunConfig, as_config, parse_config

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import dask
-import dask.array as da
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
+from mmpca_dist import dask_arrays as da
 from mmpca_dist.errors import InputError, RowTypeError, did_you_mean
 from mmpca_dist.faults import Asker, Setting, asking, who_asks
 from mmpca_dist.tables.dataset import Dataset

@@ -5,11 +5,11 @@ from __future__ import annotations
 from numbers import Number
 from typing import Any
 
-import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from mmpca_dist import dask_arrays as da
 from mmpca_dist.errors import InputError, instead_of
 
 
@@ -38,7 +38,8 @@ def plain(values: Any, name: str) -> Any:
         raise InputError(f"{name} is a {type(values).__name__} of Dask, whose shape is not known: pass {how}.")
     if name != "X" and is_from(values, "dask") and hasattr(values, "to_dask_array"):
         values = values.to_dask_array()
-    return _with_checked_blocks(values, name) if isinstance(values, da.Array) else values
+    is_lazy = is_from(values, "dask") and isinstance(values, da.Array)
+    return _with_checked_blocks(values, name) if is_lazy else values
 
 
 def _without_mask(values: Any, name: str, where: str = "") -> NDArray:

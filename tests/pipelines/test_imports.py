@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-HEAVY = {"sklearn", "scipy", "bokeh", "matplotlib", "numba", "pandas", "distributed"}
+HEAVY = {"dask.array", "sklearn", "scipy", "bokeh", "matplotlib", "numba", "pandas", "distributed"}
 FLOWS = """
 from inspect import get_annotations
 from uuid import UUID

@@ -21,7 +21,7 @@ LAYERS = (
     "models", "predictors", "evaluation", "planning", "configuration", "jobs", "report", "runs",
 )  # fmt: skip
 SHARED = ("faults", "errors", "blas", "registry", "settings", "durations", "limits", "finite", "jit", "compile_notice",
-          "column_words")  # fmt: skip
+          "column_words", "dask_arrays")  # fmt: skip
 """Below every layer; they import no layer themselves."""
 SOURCES = sorted(ROOT.rglob("*.py"))
 FAMILIES = sorted(path.name for path in (ROOT / "models").iterdir() if (path / "__init__.py").exists())

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self, overload
 
 import dask
-import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
@@ -15,6 +14,7 @@ from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from mmpca_dist import dask_arrays as da
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.methods.base.transform import LazyTransform, by_unit, output_type
@@ -150,7 +150,7 @@ class _FittedFeatures(RowMapTransformer):
         if not isinstance(rows, Dataset):
             rows = whole_rows(rows)
             rows = with_known_chunks(rows, "X")
-        n_rows = len(rows) if isinstance(rows, da.Array) else rows.n_rows
+        n_rows = rows.n_rows if isinstance(rows, Dataset) else len(rows)
         if isinstance(row_map, Nystroem) and row_map.n_components > n_rows:
             warnings.warn(f"{type(self).__name__}: all {n_rows} rows are landmarks.", UserWarning, stacklevel=3)
             row_map = row_map.model_copy(update={"n_components": n_rows})

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import dask
-import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from mmpca_dist import dask_arrays as da
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.reducer import MomentReducer

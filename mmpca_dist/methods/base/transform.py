@@ -9,7 +9,6 @@ from copy import copy
 from functools import partial
 from typing import Any, ClassVar, overload
 
-import dask.array as da
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from mmpca_dist import dask_arrays as da
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.passes.dask_rows import whole_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Literal
 
-import dask.array as da
+import dask
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
@@ -165,7 +165,7 @@ class ProjectionPenalty(SweptReducer):
                 f"The reduction, a {name}, is none of this project, whose methods alone read a Dataset: give its "
                 "matrix, such as pca.components_, as the reduction."
             )
-        is_lazy = isinstance(X, da.Array)
+        is_lazy = dask.is_dask_collection(X)
         if is_lazy and not is_fitted(transformer):
             raise InputError(
                 f"The reduction, a {name}, is not fitted, and it cannot read a Dask array piece by piece: fit it to "

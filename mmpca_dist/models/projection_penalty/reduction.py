@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import dask.array as da
+import dask
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, hstack, issparse
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from mmpca_dist import dask_arrays as da
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.methods.base.choice_by_folds import MAX_FOLDS, training_statistics
@@ -248,7 +249,7 @@ def is_fitted(estimator: Any) -> bool:
 
 def with_features(X: Any, transformer: Any, gain: float) -> Any:
     """Return rows with the features of a transformer, times a gain, behind them; lazy for a Dask array."""
-    if isinstance(X, da.Array):
+    if dask.is_dask_collection(X):
         X = X.rechunk({1: -1})
         chunks = (X.chunks[0], (X.shape[1] + transformer.transform(X[:1].compute()).shape[1],))
         return da.map_blocks(with_features, X, transformer, gain, dtype=np.float64, chunks=chunks)
