@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shlex
@@ -88,10 +89,15 @@ def load(
     defaults: Any = None,
 ) -> RunConfig:
     """Read a configuration with the options of the command line, whose values are YAML; choose that of a table."""
+    if console.is_terminal:  # whose reader waits; in a script, a refusal prints its sentence alone
+        print_text(console, f"Reading {config}")
+    gc.disable()  # in a million objects of modules, of which none is garbage, it would look for some again and again
     from mmpca_dist.configuration.parsing import read_yaml
     from mmpca_dist.configuration.schema import load_config
     from mmpca_dist.tables.readers.formats import is_table
 
+    gc.freeze()
+    gc.enable()
     changes: dict[str, Any] = {}
     places: dict[str, str] = {}
     for word in settings:

@@ -10,6 +10,7 @@ import pytest
 
 from mmpca_dist.jobs import events
 from mmpca_dist.jobs.events import StageLines
+from mmpca_dist.runs import outcomes
 from mmpca_pipelines import results
 from mmpca_pipelines.console import Terminal, plan_table, rows_table
 
@@ -34,8 +35,8 @@ def test_markdown_makes_nothing_of_texts(monkeypatch):
     hostile = "![a](http://evil.test/i.png) <img src=x> `code` [b](http://evil.test)\n```\n# Title"
     record = {"verdict": hostile, "answer": [hostile], "next": [], "notes": [hostile], "html": hostile, "figures": []}
     row = dict.fromkeys(("method", "components", "share", "leading eigenvalues"), hostile)
-    monkeypatch.setattr(results, "components_and_legend", lambda _: ([row], ""))
-    monkeypatch.setattr(results, "summary", lambda _: [hostile])
+    monkeypatch.setattr(outcomes, "components_and_legend", lambda _: ([row], ""))
+    monkeypatch.setattr(outcomes, "lines", lambda _: [hostile])
     results.publish_evaluation(shown, hostile, {**record, "tables": {"errors": (hostile, [])}})
     results.publish_run(shown, hostile, record, [], [])
     plain = r"\!\[a\](http://evil.test/i.png) \<img src=x\> \`code\` \[b\](http://evil.test) \`\`\` # Title"

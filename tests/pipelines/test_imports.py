@@ -55,3 +55,7 @@ def test_a_refusal_of_a_configuration_draws_nothing():
         f"{FLOWS}\nREFUSING = evaluate_flow, fit_flow{REFUSALS}", {"bokeh", "matplotlib", "distributed"}
     )
     assert refused == [*["refused"] * 2, "[]"]
+
+
+def test_the_stages_before_the_report_draw_nothing():
+    assert run_alone("import mmpca_dist.runs.fit", {"bokeh", "matplotlib", "distributed", "dask.array"}) == ["[]"]
