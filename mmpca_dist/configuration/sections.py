@@ -47,7 +47,8 @@ class SolverConfig(Section):
         values=" or ".join(solver_names()),
         example="krylov",
         description="From d x d scatters (dense), in the span of fewer rows than columns (dual), or from passes that "
-        "apply scatters to a block of vectors (krylov); auto chooses by the shape",
+        "apply scatters to a block of vectors (krylov), for sparse rows in memory after ARPACK (arpack); auto chooses "
+        "by the shape",
     )
     oversampling: int = setting(
         10, ge=0, le=10_000, example=20, description="In passes: vectors of a block beyond the components asked for"

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import combinations, products, single_blas_thread
 from mmpca_dist.eigen.block_solver import BLOCK_SOLVERS, Projected
+from mmpca_dist.eigen.blocks.arpack import ARPACK, arpack_vectors
 from mmpca_dist.eigen.certificate import ritz_pairs
 from mmpca_dist.eigen.dense import Eigenpairs
 from mmpca_dist.eigen.needs import Needs
@@ -18,6 +19,7 @@ from mmpca_dist.eigen.orthonormal import orthonormal, unit_columns
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.census import Census
 from mmpca_dist.passes.rows import Rows, draw_sample
+from mmpca_dist.passes.units import read_batch
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.approximation import Approximation, probe_seed, probes
 from mmpca_dist.statistics.column_units import standard_deviations
@@ -32,6 +34,7 @@ from mmpca_dist.tables.dataset import Dataset
 SEED = 2015
 
 
+@single_blas_thread()  # threads of small products wait for one another
 def statistics_in_passes(
     rows: Rows,
     needs: Needs,
@@ -75,19 +78,21 @@ def statistics_in_passes(
         operator.apply([])
         squares = operator.squares.sum(axis=0) + counts @ (operator.means - operator.mean) ** 2
         operator.scale = standard_deviations(squares / counts.sum(), operator.mean)
-    start = leading_start(sample, operator.scale, size, work_type(precision))
     passes = _Passes(operator, medians, precision, solver, probe_seed(dataset, rows.census.sizes, sample))
+    if solver.kind == ARPACK.name:
+        start = passes.arpack_start(needs)
+    else:
+        start = leading_start(sample, operator.scale, size, work_type(precision))
     del sample, codes  # dense rows of many columns
-    # Classes of equal size count the same by either weighting.
-    alike = len(set(counts.tolist())) == 1
+    # Classes of equal size count the same by either weighting, but ARPACK's start is of the very scatters.
+    alike = len(set(counts.tolist())) == 1 and solver.kind != ARPACK.name
     weightings = {ClassWeighting.EQUAL if alike else weighting for weighting in needs.scatters}
-    with single_blas_thread():
-        if not weightings:
-            statistics = passes.of_means()
-        else:
-            groups = passes.begin([each for each in ClassWeighting if each in weightings], start)
-            del start  # it lives on in the bases
-            statistics = passes.go_on(groups, needs.n_components or 1)
+    if not weightings:
+        statistics = passes.of_means()
+    else:
+        groups = passes.begin([each for each in ClassWeighting if each in weightings], start)
+        del start  # it lives on in the bases
+        statistics = passes.go_on(groups, needs.n_components or 1)
     refuse_vanished(operator.means - operator.mean, statistics.within_trace() / counts.sum(), precision)
     if not needs.columns:
         return statistics
@@ -207,6 +212,21 @@ class _Passes:
     solver: SolverOptions
     seed: int
 
+    def arpack_start(self, needs: Needs) -> NDArray:
+        """Return what ARPACK finds, and what differences of class means add to it, orthonormal: shape (d, b)."""
+        operator, rows = self.operator, self.operator.rows
+        if not operator.passes:
+            operator.apply([])
+        batch = read_batch(rows.dataset, 0, rows.dataset.n_rows, ("label", "weight"), sparse=True)
+        others = self._others()
+        moments = ClassMoments.empty(rows.census.classes, 0, np.empty((0, len(rows.census.classes))))
+        means = others.T[: len(moments.classes)]
+        moments = replace(moments, counts=rows.census.counts, sizes=rows.census.sizes, means=means)
+        given = operator.mean, operator.scale, block_size(needs, self.solver, len(others)), self.solver.tolerance
+        found = [arpack_vectors(batch, moments, each.scatter(moments), *given) for each in needs.scatters]
+        found = [unit_columns(each).astype(work_type(self.precision)) for each in (others, *found)]
+        return orthonormal(np.concatenate(found, axis=1), found[0][:, :0])
+
     def begin(self, weightings: list[ClassWeighting], start: NDArray) -> Groups:
         """Make the first pass, over the start block and the probes."""
         size = start.shape[1]
@@ -223,20 +243,27 @@ class _Passes:
 
     def go_on(self, groups: Groups, n_components: int) -> SubspaceStatistics:
         """Make further passes until so many components of all groups meet the tolerance."""
+        latest = self._follow(groups, n_components) if self.solver.kind == ARPACK.name else {}
         for number in range(2, self.solver.passes + 1):
-            joining = self._others() if number == 2 else None
+            joining = self._others() if number == 2 and not latest else None
             going = {each: group for each, group in groups.items() if not group.done and group.basis.grow(joining)}
             if not going:
                 break
             images = self.operator.apply(
                 [Block(self._weights(each), group.basis.block) for each, group in going.items()]
             )
-            for weighting, group in going.items():
+            for group in going.values():
                 group.basis.absorb(images.pop(0))  # which lets go of it
-                statistics = self._of(weighting, group)
-                group.follow(ritz_pairs(statistics, weighting.scatter(statistics.moments), n_components))
-        first, *more = [self._of(*group) for group in groups.items()]
+            latest = self._follow(going, n_components)
+        first, *more = [latest[each] if each in latest else self._of(each, group) for each, group in groups.items()]
         return replace(first, weighted=more[0]) if more else first
+
+    def _follow(self, groups: Groups, n_components: int) -> dict[ClassWeighting, SubspaceStatistics]:
+        """Record the components of groups after a pass, and return the statistics that they follow from."""
+        found = {weighting: self._of(weighting, group) for weighting, group in groups.items()}
+        for weighting, statistics in found.items():
+            groups[weighting].follow(ritz_pairs(statistics, weighting.scatter(statistics.moments), n_components))
+        return found
 
     def of_means(self) -> SubspaceStatistics:
         """Return statistics for methods that need class means alone."""

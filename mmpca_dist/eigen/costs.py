@@ -9,6 +9,7 @@ import numpy as np
 
 from mmpca_dist.eigen.block_passes import block_size
 from mmpca_dist.eigen.block_solver import BLOCK_SOLVERS
+from mmpca_dist.eigen.blocks.arpack import ARPACK, lanczos_vectors
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.limits import LIMITS
@@ -18,6 +19,9 @@ from mmpca_dist.statistics.scatter_operator import SPARSE_COLUMNS, centre_type, 
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.readers.csr import CSR_ITEM
 from mmpca_dist.tables.spans import Span
+
+ARPACK_ITEM = 56
+"""Bytes of a stored value while rows in memory are centred, or transposed, for ARPACK."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,10 @@ def passes_costs(
     width = min(size + between, d)
     kind = BLOCK_SOLVERS[solver.kind]
     vectors = [groups * (size + PROBES)] + [groups * width] * (solver.passes - 1) if groups else [0]
-    if standardize and groups:
+    if solver.kind == ARPACK.name:
+        width = min(groups * size + between, d)
+        vectors = [groups * (width + PROBES)]
+    if groups and (standardize or solver.kind == ARPACK.name):
         vectors = [0, *vectors]
     basis = kind.basis_bytes(solver.passes, width, item) if groups else between * item
     bases = groups * d * basis
@@ -73,6 +80,10 @@ def passes_costs(
     growing = growing_bytes(d, width, item) + groups * d * PROBES * 8
     reading = min(threads, tasks) * task + waiting * (images + moments)
     sampling = threads * unit + sample * d * (dataset.dtype.itemsize + 3 * item)
+    if solver.kind == ARPACK.name:  # rows in double precision, and as they are centred; vectors of either side
+        side = min(dataset.n_rows + n_classes, d)
+        vectors_bytes = (lanczos_vectors(size, side) + 2 * size) * side * 8 + (groups + 2) * size * d * 8
+        sampling = max(sampling, dataset.nnz * ARPACK_ITEM + vectors_bytes)
     return PassesCosts(
         vectors,
         [2.0 * dataset.nnz * b for b in vectors],

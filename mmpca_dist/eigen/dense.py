@@ -49,7 +49,11 @@ def leading_eigenpairs(
     """
     d = len(S)
     n_components = min(n_components, d)
-    values, vectors = scipy.linalg.eigh(S, subset_by_index=(d - n_components, d - 1), driver="evr", check_finite=False)
+    subset = (d - n_components, d - 1)
+    try:
+        values, vectors = scipy.linalg.eigh(S, subset_by_index=subset, driver="evr", check_finite=False)
+    except np.linalg.LinAlgError:  # of what is a multiple of the identity but for rounding
+        values, vectors = (a[..., subset[0] :] for a in scipy.linalg.eigh(S, driver="evd", check_finite=False))
     values, vectors = values[::-1], vectors[:, ::-1]
     total = float(np.trace(S)) if total is None else total
     # Rounding of the pass, and of LAPACK, whose error grows with d.

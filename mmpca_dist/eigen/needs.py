@@ -16,6 +16,7 @@ class Needs:
 
     # weighted sums of class scatters whose leading eigenvectors, at least, are needed
     scatters: frozenset[ClassWeighting] = frozenset({ClassWeighting.EQUAL})
+    own: bool = False  # whether components are those of `ClassWeighting.scatter`, and methods take no more of scatters
     full_scatter: tuple[str, ...] = ()  # the methods that need all of such a sum, so that no solver in passes can serve
     columns: bool = False  # whether means and variances of single columns are needed
     medians: tuple[str, ...] = ()  # pairings of classes whose medians are needed; see `medians.median_sets`
@@ -29,6 +30,7 @@ class Needs:
         needs = list(needs)
         return cls(
             frozenset().union(*(each.scatters for each in needs)),
+            all(each.own or (each.only_numbers and not each.swept) for each in needs),
             tuple(dict.fromkeys(name for each in needs for name in each.full_scatter)),
             any(each.columns for each in needs),
             tuple(sorted({pairing for each in needs for pairing in each.medians})),

@@ -66,10 +66,12 @@ class SolverSelection:
         return self.kind in BLOCK_SOLVERS
 
 
-def choose_solver(options: SolverOptions, n_rows: int, n_features: int, needs: Needs) -> SolverSelection:
+def choose_solver(
+    options: SolverOptions, n_rows: int, n_features: int, needs: Needs, held: bool = False
+) -> SolverSelection:
     """Choose a solver by the shape of the rows and the needs of methods alone: results must not depend on memory.
 
-    Raises InputError if the solver asked for does not fit them.
+    ``held`` is that of `Dataset`, whatever the machine. Raises InputError if the solver asked for does not fit them.
     """
     wide = n_rows < n_features
     size = f"{n_rows:,} rows of {n_features:,} features"
@@ -81,6 +83,8 @@ def choose_solver(options: SolverOptions, n_rows: int, n_features: int, needs: N
                 f"solver={options.kind!r} never forms a scatter, and {names} needs it as a whole. Use solver 'auto', "
                 "'dense' (no fewer rows than columns) or 'dual' (fewer), or leave such methods out."
             )
+        if options.kind == "arpack" and not held:
+            raise InputError("solver='arpack' serves sparse rows in memory without covariates or targets: use 'auto'.")
         if n_components is None and not needs.only_numbers:
             raise InputError(f"solver={options.kind!r} needs n_components: it finds so many components, not all.")
         return SolverSelection(options.kind, "asked for")
@@ -99,6 +103,8 @@ def choose_solver(options: SolverOptions, n_rows: int, n_features: int, needs: N
         what = "means and variances" if needs.columns else "means"
         return SolverSelection("krylov", f"class {what} suffice: one pass takes them, and no scatter is formed")
     few = n_components is not None and 4 * (n_components + options.oversampling) <= min(n_rows, n_features)
+    if held and few and n_features > LIMITS.dense_columns and needs.own and needs.scatters:
+        return SolverSelection("arpack", f"{size} are sparse and in memory: ARPACK needs no passes to converge")
     if wide:
         if not few or n_rows * n_features * 8 <= LARGEST_DUAL:
             return SolverSelection("dual", f"{size}: the problem is solved in the span of the rows")

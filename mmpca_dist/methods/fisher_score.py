@@ -27,7 +27,7 @@ class FisherScore(ColumnSelection):
     n_components : int, optional
         By default all columns with a score above zero. Equal scores go by column order. A column that is the same in
         all rows has the score zero, and one that is constant in every class, but not between them, an infinite one.
-    solver : {"auto", "dense", "dual", "krylov"}
+    solver : {"auto", "dense", "dual", "krylov", "arpack"}
         As in ``MarginPCA``; of many columns, one pass takes means and variances, which are all that is needed.
 
     Attributes

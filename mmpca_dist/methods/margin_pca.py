@@ -87,7 +87,7 @@ class MarginPCA(BlockReducer):
         Subtract the mean in ``transform``. The paper does not.
     precision : {"single", "double"}
         Precision of the products of rows; their sums are double either way.
-    solver : {"auto", "dense", "dual", "krylov"}
+    solver : {"auto", "dense", "dual", "krylov", "arpack"}
         How eigenvectors are found: from d x d scatters; in the span of fewer rows than columns; or, for many columns,
         from passes that apply the scatters to a block of vectors and never form them. ``auto`` goes by the shape.
     class_weight : {None, "balanced"} or dict
@@ -245,6 +245,7 @@ class MarginPCA(BlockReducer):
             return Needs(scatters=frozenset(), searches=(self._search(),))
         return Needs(
             scatters=frozenset({ClassWeighting.OTHERS if self.variant == "m-pca0" else ClassWeighting.EQUAL}),
+            own=self.variant in ("pca", "m-pca0"),
             medians=(self.pairing,) if self.variant == "m-pca1b" else (),
         )
 

@@ -29,7 +29,7 @@ class RandomProjection(MomentReducer):
     seed : int
         The same seed gives the same directions for the same number of columns; those for a smaller K are the first
         ones for a larger K, up to rounding.
-    solver : {"auto", "dense", "dual", "krylov"}
+    solver : {"auto", "dense", "dual", "krylov", "arpack"}
         How the rows are summed up, for their mean and variances; no matter for the components.
 
     Attributes

@@ -36,7 +36,7 @@ class SupervisedPCA(TargetReducer):
         "linear", and no other.
     precision : {"single", "double"}
         As in ``MarginPCA``. No matter for continuous targets, whose few products are always double.
-    solver : {"auto", "dense", "dual", "krylov"}
+    solver : {"auto", "dense", "dual", "krylov", "arpack"}
         As in ``MarginPCA``; of many columns, one pass takes the class means, which are all that is needed for classes.
         For continuous targets there is no solver in passes.
 

@@ -126,7 +126,7 @@ class _SomeRows(Dataset):
     @classmethod
     def taken(cls, rows: Dataset, n_rows: int) -> Dataset:
         """Return the facts of some rows."""
-        return cls(rows, replace(rows.facts, n_rows=n_rows, resident_bytes=0))
+        return cls(rows, replace(rows.facts, n_rows=n_rows, kind="memory", resident_bytes=0))
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
@@ -149,7 +149,7 @@ def _fitting(dataset: Dataset, n_train: int, request: RunRequest) -> tuple[int, 
     subset = _SomeRows.taken(dataset, n_train)
     fit = make_plan(RowPasses(subset, make_spans(subset), request.resources), request)
     fit_bytes = int(fit.memory / SLACK) - fit.base
-    choice = choose_solver(request.solver, n_train, dataset.n_columns, request.needs)
+    choice = choose_solver(request.solver, n_train, dataset.n_columns, request.needs, subset.held)
     return fit_bytes, fit_bytes if choice.in_passes else _statistics_bytes(subset, request)
 
 
@@ -314,7 +314,7 @@ def _searches(rows: RowPasses, request: RunRequest, evaluation: EvaluationReques
     A search for all parts ``together`` draws more queries, so that about as many train in each part.
     """
     dataset, needs = rows.dataset, request.needs
-    choice = choose_solver(request.solver, dataset.n_rows, dataset.n_columns, needs)
+    choice = choose_solver(request.solver, dataset.n_rows, dataset.n_columns, needs, dataset.held)
     more = dataset.n_rows / int(evaluation.parts.n_train.min()) if together else 1.0
     searches = tuple(
         need if need.max_queries is None else replace(need, max_queries=math.ceil(need.max_queries * more))

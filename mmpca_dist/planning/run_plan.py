@@ -72,7 +72,7 @@ def make_plan(rows: RowPasses, request: RunRequest) -> Plan:
     dataset, n_classes, resources = rows.dataset, request.n_classes, request.resources
     n, d = dataset.n_rows, dataset.n_features
     rank, scatters = min(request.largest, d, n), n_scatters(n_classes, d, request.needs.scatters)
-    choice, gathered = choose_solver(request.solver, n, dataset.n_columns, request.needs), 0
+    choice, gathered = choose_solver(request.solver, n, dataset.n_columns, request.needs, dataset.held), 0
     if choice.in_passes:
         solver = choice.kind
         passes, more_passes, costs = _operator_passes(rows, request, choice.kind)
@@ -163,11 +163,12 @@ def _operator_passes(rows: RowPasses, request: RunRequest, kind: str) -> tuple[l
     ]
     if rows.dataset.widening is not None:  # means and slopes come before the rows they adjust
         passes = [rows.plan("means", 0), *passes]
+    more = request.solver.passes - 1 if kind == "arpack" else 0
     if not request.median_rows:
-        return [rows.sample(), *passes], 0, costs
+        return [rows.sample(), *passes], more, costs
     before, after, more_passes = rows.medians(request.median_rows, request.n_classes)
     medians = rows.plan("medians", 0, counted=request.median_rows * rows.dataset.n_features)
-    return [rows.sample(), *before, medians, *after, *passes], more_passes, costs
+    return [rows.sample(), *before, medians, *after, *passes], more_passes + more, costs
 
 
 def plan_projection(

@@ -89,7 +89,7 @@ def _plan(job: Job) -> Plan:
 def _impossible(config: RunConfig, dataset: Dataset, parts: PartSizes) -> str:
     """Return why all columns cannot be evaluated, whatever the memory; empty where they can."""
     n_features, n_train = dataset.n_features, int(parts.n_train.max())
-    if choose_solver(config.solver.options(), n_train, n_features, config.needs()).in_passes:
+    if choose_solver(config.solver.options(), n_train, n_features, config.needs(), dataset.held).in_passes:
         return f"{LEFT_OUT}a solver in passes forms no scatter of {n_features:,} columns."
     turned = [spec.label for spec in config.evaluation.classifiers if not spec.classifier.rotatable]
     if parts.n_train.min() < n_features and turned and not config.dataset.predicts:

@@ -89,7 +89,10 @@ def evaluation_request(job: Job, parts: PartSizes, penalties: dict[str, float] |
         if reason := section.reducer(None).unevaluable_reason:
             raise InputError(f"{section.label}: {reason}.")
     n_train, needs = int(parts.n_train.max()), config.needs()
-    if not merged and not choose_solver(config.solver.options(), n_train, n_features, needs).in_passes:
+    if (
+        not merged
+        and not choose_solver(config.solver.options(), n_train, n_features, needs, job.dataset.held).in_passes
+    ):
         # All columns are coordinates in the span of the rows and medians.
         n_features = min(n_features, n_train + n_classes * len(needs.medians))
     return EvaluationRequest(

@@ -158,7 +158,7 @@ def _members(codes: NDArray, n_classes: int, dtype: np.dtype, row_weights: NDArr
 def _add_sparse(task: _Application, sums: Sums, batch: Batch, codes: NDArray) -> None:
     n, members = len(codes), _members(codes, len(task.classes), np.dtype(np.float64))
     with np.errstate(invalid="ignore", over="ignore"):  # refused when the span is done
-        X, rest = _centre_sparse(task, sums, batch, codes)
+        X, rest = centre_sparse(batch, codes, task.centres, sums.moments, task.slopes)
         both = scipy.sparse.vstack([X, -rest], format="csr")  # one product of each kind for rows and centres
         for image, block in zip(sums.images, task.blocks, strict=True):
             weights = block.weights[codes, None]
@@ -174,22 +174,24 @@ def _add_sparse(task: _Application, sums: Sums, batch: Batch, codes: NDArray) ->
                 image[:, some] += (both.T @ along).astype(image.dtype, copy=False)
 
 
-def _centre_sparse(task: _Application, sums: Sums, batch: Batch, codes: NDArray) -> tuple[Any, Any]:
+def centre_sparse(
+    batch: Batch, codes: NDArray, centres: NDArray, moments: NDArray | None = None, slopes: NDArray | None = None
+) -> tuple[Any, Any]:
     """Return CSR rows, centred in the columns that all rows of their class store, and the centres of the others.
 
     Adds up the rows less their centres, and squares, if asked for.
     """
-    X, row_weights, shape = batch.X, batch.weight, task.centres.shape
+    X, row_weights, shape = batch.X, batch.weight, centres.shape
     n_cells = shape[0] * shape[1]
     cells = np.repeat(codes, np.diff(X.indptr))  # of a class and a column
     cells *= shape[1]
     cells += X.indices
     absent = np.bincount(codes, minlength=shape[0])[:, None] - np.bincount(cells, minlength=n_cells).reshape(shape)
-    values, rest = X.data.astype(np.float64), np.where(absent, task.centres, 0.0)
+    values, rest = X.data.astype(np.float64), np.where(absent, centres, 0.0)
     near = np.empty_like(values)
-    if sums.moments is not None:
-        totals, squares = sums.moments
-        np.subtract(values, np.take(task.centres, cells, out=near, mode="clip"), out=near)
+    if moments is not None:
+        totals, squares = moments
+        np.subtract(values, np.take(centres, cells, out=near, mode="clip"), out=near)
         of_values, lacking = np.ones(1), absent
         if row_weights is not None:
             of_values = np.repeat(row_weights, np.diff(X.indptr))
@@ -201,11 +203,11 @@ def _centre_sparse(task: _Application, sums: Sums, batch: Batch, codes: NDArray)
         squares += np.bincount(cells, near * of_values, n_cells).reshape(shape)
         squares += lacking * np.square(rest)
         del of_values, lacking
-    values -= np.take(np.where(absent, 0.0, task.centres), cells, out=near, mode="clip")
+    values -= np.take(np.where(absent, 0.0, centres), cells, out=near, mode="clip")
     del near
     rows = scipy.sparse.csr_array((values, X.indices, X.indptr), shape=X.shape)
-    if sums.moments is not None and task.slopes is not None:
-        _remove_covariates(sums.moments[1], task.slopes, rows, rest, cells, codes, row_weights)
+    if moments is not None and slopes is not None:
+        _remove_covariates(moments[1], slopes, rows, rest, cells, codes, row_weights)
     return rows, scipy.sparse.csr_array(rest)
 
 

@@ -338,6 +338,11 @@ class Dataset(Table):
         return self.mapped is None and self.form is None and self.source.in_memory
 
     @property
+    def held(self) -> bool:
+        """Whether sparse rows, as they are, and their labels are in the memory of each process."""
+        return self.sparse and self.form is None and not self.targets and self.facts.kind == "memory"
+
+    @property
     def _own_columns(self) -> bool:
         return self.mapped is not None and self.mapped.own_columns
 

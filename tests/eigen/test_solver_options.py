@@ -3,6 +3,7 @@
 import numpy as np
 import psutil
 import pytest
+import scipy.sparse
 from helpers.tables import labelled
 
 from mmpca_dist import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA
@@ -41,6 +42,18 @@ def test_what_auto_takes(rows, columns, components, options, kind, reason):
     assert reason in found.reason
     assert found.reason
     assert found.in_passes == (kind in BLOCK_SOLVERS)
+
+
+@pytest.mark.parametrize(("rows", "columns", "options", "kind"), [
+    (10_000, LIMITS.dense_columns + 1, {"own": True}, "arpack"),
+    (10_000, LIMITS.dense_columns, {"own": True}, "dense"),
+    (100, 10_000, {"own": True}, "arpack"),
+    (100, 10_000, {}, "dual"),  # another scatter
+    (1000, WIDEST_DUAL + 1, {}, "krylov"),
+    (10_000, 8000, {"own": True, "scatters": frozenset()}, "krylov"),
+])  # fmt: skip
+def test_what_auto_takes_of_sparse_rows_in_memory(rows, columns, options, kind):
+    assert choose_solver(SolverOptions(), rows, columns, Needs(n_components=5, **options), held=True).kind == kind
 
 
 def test_solvers_in_passes_serve_every_shape():
@@ -91,11 +104,16 @@ def test_the_choice_does_not_depend_on_the_memory_at_hand(monkeypatch):
     assert choices() == before
 
 
+def as_served(solver, X):
+    """Return rows as a solver takes them: ARPACK's are sparse."""
+    return scipy.sparse.csr_array(X) if solver == "arpack" else X
+
+
 def test_estimators_take_what_is_asked_for():
     X, y = labelled(60, 8, 3, seed=1)
     for solver in solver_names():
         wanted = X[:7], y[:7]
-        rows, labels = wanted if solver == "dual" else (X, y)
+        rows, labels = wanted if solver == "dual" else (as_served(solver, X), y)
         reducer = MarginPCA(2, "pca", solver=solver, oversampling=2).fit(rows, labels)
         told = getattr(reducer, "certificate_", {}).get("solver")
         assert told == (solver if solver in BLOCK_SOLVERS else None)
@@ -118,11 +136,13 @@ def test_rows_of_any_size(factor, precision):
 @pytest.mark.parametrize("solver", ["dense", *BLOCK_SOLVERS])
 def test_what_has_no_components_is_refused_in_words(solver):
     X, y = labelled(60, 20, 3, seed=3)
+    ones, flat, rank_one = np.outer(y + 0.1, np.ones(20)), np.full_like(X, 0.1), X[:, :5] @ np.ones((5, 20))
+    X, ones, flat, rank_one = (as_served(solver, rows) for rows in (X, ones, flat, rank_one))
     with pytest.raises(InputError, match="finds no component in 60 rows of 20 features"):
-        MarginPCA(2, "pca", solver=solver).fit(np.full_like(X, 0.1), y)
+        MarginPCA(2, "pca", solver=solver).fit(flat, y)
     with pytest.raises(InputError, match="The rows of each class are all equal"):
-        FisherDiscriminant(1, solver=solver).fit(np.outer(y + 0.1, np.ones(20)), y)
+        FisherDiscriminant(1, solver=solver).fit(ones, y)
     with pytest.raises(InputError, match="squares are too large even for double precision"):
         MarginPCA(2, "pca", solver=solver, precision="double").fit(X * 1e200, y)
     with pytest.raises(InputError, match=r"finds in 60 rows of 20 features: .* at most .* = 20"):
-        MarginPCA(12, "pca", solver=solver, precision="double").fit(X[:, :5] @ np.ones((5, 20)), y)
+        MarginPCA(12, "pca", solver=solver, precision="double").fit(rank_one, y)

@@ -99,6 +99,7 @@ GRID = {
     # sparse rows
     "sparse": ((40_000, 2_000, 3), {"sparse": 0.01}, "units are made dense for moments"),
     "sparse, 10,000 columns in passes": ((60_000, 10_000, 20), {"sparse": 0.005}, "products with CSR rows"),
+    "sparse, ARPACK": ((60_000, 10_000, 20), {"sparse": 0.005, "methods": ["pca", "m-pca0"]}, "its vectors and rows"),
     "sparse, few rows": ((1_000, 10_000, 20), {"sparse": 0.005}, "few rows are made dense"),
     # evaluations
     "margins": ((40_000, 500, 3), scored(), "samples of the rows held out, and scatters of all columns"),

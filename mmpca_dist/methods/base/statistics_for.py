@@ -88,7 +88,7 @@ def class_statistics(
     class_weight: ClassWeight = None,
 ) -> Statistics:
     """Return what follows from the classes of the rows: all but nearest rows of other classes."""
-    choice = choose_solver(solver, rows.dataset.n_rows, rows.dataset.n_columns, needs)
+    choice = choose_solver(solver, rows.dataset.n_rows, rows.dataset.n_columns, needs, rows.dataset.held)
     if choice.in_passes and rows.dataset.targets:
         raise no_scatter(rows.dataset)
     if choice.kind == "dense":
