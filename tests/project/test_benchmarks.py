@@ -17,8 +17,10 @@ from benchmarks.cases.everything import CASES
 from benchmarks.harness import Case, environment, measure
 from benchmarks.harness_report import page, slope, write
 
-TOLERANCES = {"angle": 0.01, "residual": 1e-3, "missed": 0.0, "difference": 1e-3}
-"""Degrees for rows in single precision; the others are relative."""
+BOUNDS = {"angle": 0.01, "residual": 1e-3}
+"""The most degrees between subspaces in single precision, and the most that an eigenvector may be off."""
+NEAR_OURS = {"objective": 1e-4, "error": 0.2}
+"""Relative to ours: both solvers stop at 1e-5; errors are of other folds of the same 800 rows."""
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +45,16 @@ def test_every_entry_runs_or_says_what_is_absent(name, records):
 @pytest.mark.parametrize("name", CASES)
 def test_exact_entries_agree(name, records):
     """Those that are approximate by design are not compared."""
-    for row in records(name)["rows"]:
-        if not CASES[name].entries[row["name"]].approximate:
-            for measure_of, value in row.get("accuracy", {}).items():
-                assert value <= TOLERANCES[measure_of], (row["name"], measure_of)
+    ours = next(entry.name for entry in CASES[name].entries.values() if entry.role == "ours")
+    accuracy = {row["name"]: row.get("accuracy", {}) for row in records(name)["rows"] if "seconds" in row}
+    for entry in (entry for entry in accuracy if not CASES[name].entries[entry].approximate):
+        for kind, value in accuracy[entry].items():
+            if kind == "recall":
+                assert value == 1, entry
+            elif kind in BOUNDS:
+                assert value <= BOUNDS[kind], (entry, kind)
+            else:
+                assert value == pytest.approx(accuracy[ours][kind], rel=NEAR_OURS[kind]), (entry, kind)
 
 
 def made(_folder):
