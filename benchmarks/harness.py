@@ -25,7 +25,7 @@ Data = dict[str, Any]
 Run = Callable[[Any], Data]
 
 THREADS = psutil.cpu_count(logical=True) or 2
-SLOW_SECONDS, SLOWEST_SECONDS = 10.0, 60.0
+SLOW_SECONDS, SLOWEST_SECONDS = 10.0, 30.0
 """From where on an entry has one timed run; from where on its first run is that."""
 PACKAGES = (
     "mmpca-dist", "numpy", "scipy", "dask", "zarr", "pyarrow", "scikit-learn", "scikit-learn-intelex", "dask-ml",
@@ -49,7 +49,7 @@ class Case:
     """Data of several sizes, the entries that are timed on them, and the judge of what these find.
 
     ``make`` writes files and returns what tells of them: ``bytes`` is what a pass reads. ``load`` is not timed.
-    ``published`` are figures of papers, of other rows on other hardware: name, seconds, source.
+    ``published`` are figures of others, of other rows on other hardware: name, figure, source.
     """
 
     name: str
@@ -57,12 +57,17 @@ class Case:
     sizes: dict[str, dict[str, Any]]
     judge: Callable[[Any, Any], dict[str, float]] | None = None
     load: Callable[[Data], Any] = dict
-    published: tuple[tuple[str, float, str], ...] = ()
+    published: tuple[tuple[str, str, str], ...] = ()
     entries: dict[str, Entry] = field(default_factory=dict)
 
     def add(self, name: str, run: Run, role: Role = "peer", **others: Any) -> None:
-        """Add an entry."""
         self.entries[name] = Entry(name, run, role, **others)
+
+
+def sized(names: str, tiny: tuple, usual: tuple, full: tuple, **others: Any) -> dict[str, dict[str, Any]]:
+    """Return the arguments of ``make`` for each size."""
+    values = {"tiny": tiny, "usual": usual, "full": full}
+    return {size: {**dict(zip(names.split(), value, strict=True)), **others} for size, value in values.items()}
 
 
 class UnmeasuredError(Exception):
@@ -85,7 +90,6 @@ class Worker:
         self._base = psutil.Process().memory_info().rss
 
     def ask(self) -> Data:
-        """Run once, and return seconds, seconds of the processor, peak bytes and, the first time, the accuracy."""
         begin, spent = time.perf_counter(), time.process_time()
         answer = self._run(self._data)
         times = {"seconds": time.perf_counter() - begin, "processor": time.process_time() - spent}
@@ -124,15 +128,13 @@ class ProcessWorker:
         return answer
 
     def ask(self) -> Data:
-        """Run once in the process."""
         self._pipe.send(True)
         return self._answer()
 
     def close(self) -> None:
-        """End the process."""
         self._pipe.close()
-        self._process.join(30)
         self._process.kill()
+        self._process.join()
 
 
 def _serve(pipe: Any, *what: Any) -> None:
@@ -164,7 +166,7 @@ def measure(case: Case, size: str, folder: Path, rounds: int = 5, isolated: bool
     workers: dict[str, Any] = {}
     rng = np.random.default_rng(0)
     try:
-        for number in range(-1, rounds):
+        for number in range(-1 if isolated else 0, rounds):
             for name in (str(name) for name in rng.permutation(list(rows))):
                 if _is_over(rows[name], number):
                     continue
@@ -213,7 +215,7 @@ def _compared(rows: list[Data], n_bytes: int | None) -> Data:
         row["ratio"] = statistics.median(ratios) if ratios else None
         if n_bytes and row.get("passes"):
             row["bytes"] = row["passes"] * n_bytes
-    floors = [row.get("seconds") for row in rows if row["role"] == "floor"]
+    floors: list[Any] = [row.get("seconds") for row in rows if row["role"] == "floor"]
     floor = sum(floors) if floors and None not in floors else None
     for row in timed if floor else ():
         if row["role"] in ("ours", "own") and row.get("passes"):

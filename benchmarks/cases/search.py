@@ -1,7 +1,5 @@
 """Nearest rows of the other class: exact and approximate search against FAISS and pynndescent, preparation included."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from functools import partial
@@ -10,9 +8,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.datasets import load_digits
 
 from benchmarks.cases.common import degrees, made
-from benchmarks.harness import THREADS, Case, Data
+from benchmarks.harness import THREADS, Case, Data, sized
+from mmpca_dist import NearestOpposite, open_dataset
 
 SIZE = 8
 """The angle is that between leading subspaces of so many dimensions of M-PCA2."""
@@ -20,26 +20,20 @@ CLUSTERS = "synthetic:clusters?n={rows}&d={columns}&k={clusters}&classes=2&assig
 
 
 def clusters(folder: Path, **shape: Any) -> Data:
-    """Make rows of clusters whose classes are random, and the exact neighbours."""
-    from mmpca_dist import open_dataset
-
-    dataset = open_dataset(CLUSTERS.format(**shape))
+    """Make rows of clusters whose classes are random."""
+    dataset, name = open_dataset(CLUSTERS.format(**shape)), "-".join(str(value) for value in shape.values())
     n = shape["rows"]
-    name = "-".join(str(value) for value in shape.values())
     return kept(folder / f"clusters-{name}.npz", lambda: (dataset.read_rows(0, n), dataset.read_labels(0, n)))
 
 
 def mnist(folder: Path, rows: int) -> Data:
     """Make rows of MNIST in two classes, digits 0 to 4 and 5 to 9; of scikit-learn's digits for few rows."""
-    path = Path(os.environ.get("MMPCA_DATA", "../shared/data")) / "mnist.npz"
 
     def read() -> tuple[NDArray, NDArray]:
-        if rows < 2_000:
-            from sklearn.datasets import load_digits
-
+        if rows < 1_000:
             X, y = load_digits(return_X_y=True)
         else:
-            with np.load(path) as arrays:
+            with np.load(Path(os.environ.get("MMPCA_DATA", "../shared/data")) / "mnist.npz") as arrays:
                 X, y = arrays["X"], arrays["y"]
         return X[:rows].astype(np.float32), (y[:rows].astype(int) >= 5).astype(np.int64)
 
@@ -56,17 +50,13 @@ def kept(path: Path, read: Callable[[], tuple[NDArray, NDArray]]) -> Data:
 
 
 def load(data: Data) -> Data:
-    """Return the arrays of the file."""
     with np.load(data["path"]) as arrays:
         return dict(arrays)
 
 
 def ours(data: Data, **options: Any) -> Data:
-    """Search for the nearest row of the other class of every row."""
-    from mmpca_dist import NearestOpposite
-
-    search = NearestOpposite(**options).fit(data["X"], data["y"])
-    return {"value": search.kneighbors(return_distance=False)[:, 0]}
+    found = NearestOpposite(**options).fit(data["X"], data["y"]).kneighbors(return_distance=False)
+    return {"value": found[:, 0]}
 
 
 def both(data: Data, search: Callable[[NDArray, NDArray], NDArray]) -> Data:
@@ -79,35 +69,31 @@ def both(data: Data, search: Callable[[NDArray, NDArray], NDArray]) -> Data:
 
 
 def flat(data: Data) -> Data:
-    """Search by FAISS's products."""
     import faiss
 
     return both(data, lambda queries, rows: faiss.knn(queries, rows, 1)[1])
 
 
 def ivf(data: Data, share: float) -> Data:
-    """Search by FAISS's inverted lists, as many as the root of the rows, and a share of them for each query."""
     import faiss
 
     def search(queries: NDArray, rows: NDArray) -> NDArray:
         lists = int(len(rows) ** 0.5)
-        index = faiss.IndexIVFFlat(faiss.IndexFlatL2(rows.shape[1]), rows.shape[1], lists)
+        index: Any = faiss.IndexIVFFlat(faiss.IndexFlatL2(rows.shape[1]), rows.shape[1], lists)
         index.train(rows)
         index.add(rows)
         index.nprobe = max(int(share * lists), 1)
-        found: NDArray = index.search(queries, 1)[1]
-        return found
+        return np.asarray(index.search(queries, 1)[1])
 
     return both(data, search)
 
 
 def descent(data: Data) -> Data:
-    """Search by pynndescent's graphs."""
     from pynndescent import NNDescent
 
     def search(queries: NDArray, rows: NDArray) -> NDArray:
-        found: NDArray = NNDescent(rows, n_neighbors=15, random_state=0, n_jobs=THREADS).query(queries, k=10)[0]
-        return found  # with k=1 its search stops too early
+        index = NNDescent(rows, n_neighbors=15, random_state=0, n_jobs=THREADS)
+        return np.asarray(index.query(queries, k=10)[0])  # with k=1 it stops too early
 
     return both(data, search)
 
@@ -116,14 +102,13 @@ def subspace(X: NDArray, nearest: NDArray) -> NDArray:
     """Return the leading eigenvectors of the mean outer product of differences, as rows."""
     total = np.zeros((X.shape[1],) * 2)
     for start in range(0, len(X), 65_536):
-        part = slice(start, start + 65_536)
-        difference = X[part].astype(np.float64) - X[nearest[part]]
+        difference = X[start : start + 65_536].astype(np.float64) - X[nearest[start : start + 65_536]]
         total += difference.T @ difference
     return np.asarray(np.linalg.eigh(total)[1][:, -SIZE:].T)
 
 
 def judge(data: Data, nearest: Any) -> dict[str, float]:
-    """Return the share of rows whose neighbour is farther than the nearest, and the angle between subspaces."""
+    """Return the share of rows whose neighbour is a nearest one, and the angle between subspaces."""
     X, exact = data["X"], data["exact"]
     far, near = (np.linalg.norm(X - X[rows], axis=1) for rows in (nearest, exact))
     recall = float(np.mean(far <= near * (1 + 1e-5)))
@@ -144,19 +129,9 @@ def case(name: str, make: Any, sizes: dict[str, dict[str, Any]]) -> Case:
     return one
 
 
-def cases() -> list[Case]:
-    """Return the cases of this theme."""
-    shapes = {"tiny": (600, 8, 10), "usual": (100_000, 64, 500), "full": (1_000_000, 64, 500)}
-    digits = {"tiny": {"rows": 600}, "usual": {"rows": 70_000}, "full": {"rows": 70_000}}
-    made_by_separation = {
-        separation: {
-            size: {"rows": n, "columns": d, "clusters": k, "separation": separation}
-            for size, (n, d, k) in shapes.items()
-        }
-        for separation in (2, 1)
-    }
-    return [
-        case("MNIST", mnist, digits),
-        case("clusters apart", clusters, made_by_separation[2]),
-        case("overlapping clusters", clusters, made_by_separation[1]),
-    ]
+SHAPES = [(600, 8, 10), (100_000, 64, 500), (1_000_000, 64, 500)]
+APART, CLOSE = (sized("rows columns clusters", *SHAPES, separation=separation) for separation in (2, 1))
+CASES = [
+    case("MNIST", mnist, sized("rows", (600,), (70_000,), (70_000,))),
+    case("clusters apart", clusters, APART), case("overlapping clusters", clusters, CLOSE),
+]  # fmt: skip

@@ -1,41 +1,37 @@
 """Seconds to start: imports, the command's help, and the quickstart without Prefect, each as a new process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile
 from functools import partial
 from pathlib import Path
 
-from benchmarks.cases.moments import nothing
-from benchmarks.harness import Case, Data
+from benchmarks.cases.common import nothing
+from benchmarks.harness import Case, Data, sized
 
 QUICKSTART = Path(__file__).parents[2] / "conf" / "quickstart.yaml"
-COMMAND = ("-m", "mmpca_pipelines")
 
 
-def python(_data: Data, arguments: tuple[str, ...]) -> Data:
-    """Run Python with these arguments."""
+def python(_data: Data, *arguments: str) -> Data:
     subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return {}
 
 
-def quickstart(data: Data) -> Data:
-    """Run the quickstart into a new folder, or plan it."""
-    if data["command"] == "plan":
-        return python({}, (*COMMAND, "plan", str(QUICKSTART)))
+def importing(data: Data, module: str) -> Data:
+    return python(data, "-c", f"import {module}")
+
+
+def mmpca(data: Data, command: str = "--help") -> Data:
+    """Run the command; the quickstart into a new folder, and at the tiny size none."""
     with tempfile.TemporaryDirectory() as folder:
-        return python({}, (*COMMAND, "run", "--no-prefect", str(QUICKSTART), "--output", f"{folder}/run"))
+        run = ["run", "--no-prefect", str(QUICKSTART), "--output", f"{folder}/run"]
+        return python(data, "-m", "mmpca_pipelines", *(run if command == data["runs"] else ["--help"]))
 
 
-def cases() -> list[Case]:
-    """Return the cases of this theme."""
-    sizes = {"tiny": {"command": "plan"}, "usual": {"command": "run"}, "full": {"command": "run"}}
-    case = Case("start: a new process", nothing, sizes)
-    case.add("import mmpca_dist", partial(python, arguments=("-c", "import mmpca_dist")), "ours")
-    case.add("mmpca --help", partial(python, arguments=(*COMMAND, "--help")), "own")
-    case.add("mmpca run --no-prefect conf/quickstart.yaml", quickstart, "own")
-    case.add("import numpy", partial(python, arguments=("-c", "import numpy")))
-    case.add("import sklearn", partial(python, arguments=("-c", "import sklearn")))
-    return [case]
+CASE = Case("start: a new process", nothing, sized("runs", ("",), ("quickstart",), ("quickstart",)))
+CASE.add("import mmpca_dist", partial(importing, module="mmpca_dist"), "ours")
+CASE.add("mmpca --help", mmpca, "own")
+CASE.add("mmpca run --no-prefect conf/quickstart.yaml", partial(mmpca, command="quickstart"), "own")
+CASE.add("import numpy", partial(importing, module="numpy"))
+CASE.add("import sklearn", partial(importing, module="sklearn"))
+CASES = [CASE]
