@@ -2,12 +2,11 @@
 
 import importlib.util
 import json
-import os
 import sys
 from functools import cache, partial
 
 import pytest
-from helpers import ROOT
+from helpers import ROOT, timed_entries
 
 if not (ROOT / "benchmarks" / "harness.py").exists():
     pytest.skip("this is no checkout", allow_module_level=True)
@@ -57,30 +56,14 @@ def test_exact_entries_agree(name, records):
                 assert value == pytest.approx(accuracy[ours][kind], rel=NEAR_OURS[kind]), (entry, kind)
 
 
-def made(_folder):
-    return {}
-
-
-def fill(n_bytes, _data):
-    return {"value": None if len(b"1" * n_bytes) else 0}
-
-
-def fail(_data):
-    raise ValueError("wrong /in/a/file")
-
-
-def die(_data):
-    os._exit(1)
-
-
 def test_a_process_of_its_own_for_each_entry(tmp_path):
     """Peaks are those of one entry; a process that dies, an error and an absent package are rows."""
-    case = Case("processes", made, {"tiny": {}})
-    case.add("nothing", partial(fill, 1), "ours")
-    case.add("64 MiB", partial(fill, 64 << 20))
-    case.add("fails", fail)
-    case.add("dies", die)
-    case.add("absent", fail, needs=("no_such_module",))
+    case = Case("processes", timed_entries.make, {"tiny": {}})
+    case.add("nothing", partial(timed_entries.fill, n_bytes=1), "ours")
+    case.add("64 MiB", partial(timed_entries.fill, n_bytes=64 << 20))
+    case.add("fails", timed_entries.fail)
+    case.add("dies", timed_entries.die)
+    case.add("absent", timed_entries.fail, needs=("no_such_module",))
     record = measure(case, "tiny", tmp_path, rounds=2)
     rows = {row["name"]: row for row in record["rows"]}
     assert rows["64 MiB"]["peak"] > 60 << 20 > rows["nothing"]["peak"]
