@@ -181,7 +181,7 @@ def measure(case: Case, size: str, folder: Path, rounds: int = 5, isolated: bool
         for worker in workers.values() if isolated else ():
             worker.close()
     record = {"case": case.name, "size": size, "shape": case.sizes[size], "published": case.published}
-    return {**record, **_compared(list(rows.values()), data.get("bytes"))}
+    return {**record, "load": os.getloadavg()[0], **_compared(list(rows.values()), data.get("bytes"))}
 
 
 def _required(entry: Entry) -> Entry:

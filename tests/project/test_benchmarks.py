@@ -94,6 +94,7 @@ def test_the_json_is_complete_and_a_part_replaces_its_cases_alone(results, tmp_p
     assert [case["floor"] == 1.0 for case in stored["cases"]][:2] == [True, False]
     assert {"date", "load", "machine", "versions", "rounds"} <= stored.keys()
     for case in stored["cases"]:
+        assert {"case", "size", "shape", "load", "floor", "published"} <= case.keys()
         timed = [row for row in case["rows"] if "seconds" in row]
         assert all({"name", "role", "ratio", "peak", "runs"} <= row.keys() for row in timed)
         ours = next(row for row in timed if row["role"] == "ours")
