@@ -91,6 +91,9 @@ def draw_slopes(case: Results, path: Path) -> None:
         for name in dict.fromkeys(row["name"].partition(",")[0] for row in rows):
             points = sorted((row["rows"], row[key]) for row in rows if row["name"].startswith(name + ","))
             axes.loglog(*np.transpose(points), "o-", label=f"{name} (slope {slope(*np.transpose(points)):.2f})")
+        sizes = sorted({row["rows"] for row in rows})
+        axes.set_xticks(sizes, [f"{size:,}" for size in sizes], fontsize=8)
+        axes.minorticks_off()
         axes.set(xlabel="rows", ylabel="seconds" if key == "seconds" else "peak bytes")
         axes.legend(frameon=False, fontsize=8)
     sheet.savefig(path)

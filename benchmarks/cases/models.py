@@ -38,8 +38,8 @@ def settings(data: Data, methods: tuple[str, ...], folder: str) -> dict[str, Any
 
 
 def folds(data: Data, methods: tuple[str, ...]) -> Data:
-    """Evaluate methods at all numbers of components by folds, with the classifier ``fisher``, and write the report."""
-    wanted = {"splits": "folds", "folds": FOLDS, "classifiers": ["fisher"]}
+    """Evaluate methods at all numbers of components by folds, with the classifier ``lda``, and write the report."""
+    wanted = {"splits": "folds", "folds": FOLDS, "classifiers": ["lda"]}
     with tempfile.TemporaryDirectory() as folder:
         errors = evaluate({**settings(data, methods, folder), "evaluation": wanted}).errors
         return {"passes": 2, "value": float(errors[errors.method == methods[0]]["mean"].min())}
