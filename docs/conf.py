@@ -67,6 +67,7 @@ NAVIGATION = {
     },
     "Evidence": {
         "Benchmarks": "docs/benchmarks",
+        "Table of benchmarks": "docs/benchmarks/table",
         "Luo & Durrant 2017": "docs/paper",
         "Zhang & Schneider 2010": "docs/projection-penalties-tables",
     },
