@@ -97,13 +97,14 @@ class H5adRows(Source):
 def _read_column(uri: str, name: str, words: Sequence[str], start: int, stop: int) -> Known:
     with _opened(uri) as file:
         column = _member(file, f"obs/{name}")
-        if "codes" in column or "categories" in column.attrs:  # those of AnnData 0.7 are elsewhere
+        parts = column if hasattr(column, "keys") else ()  # "in" an array would read it value by value
+        if "codes" in parts or "categories" in column.attrs:  # those of AnnData 0.7 are elsewhere
             of_07 = "categories" in column.attrs
             levels = _values(file[column.attrs["categories"]] if of_07 else _member(column, "categories"))
             values, known = of_codes((column if of_07 else _member(column, "codes"))[start:stop], levels)
         else:
             values = _values(column, start, stop)
-            known = ~_member(column, "mask")[start:stop] if "mask" in column else np.ones(len(values), bool)
+            known = ~_member(column, "mask")[start:stop] if "mask" in parts else np.ones(len(values), bool)
         return values, known & says_value(values, words)
 
 

@@ -61,6 +61,15 @@ def test_rows_names_and_columns(dense, options, tmp_path):
     assert open_dataset(tmp_path / "a.h5ad", label="obs/donor").read_labels(3, 5).tolist() == [3, 4]
 
 
+@pytest.mark.parametrize("name", OBS)
+def test_no_column_is_read_value_by_value(name, tmp_path, monkeypatch):
+    """A look for a name "in" a dataset would be."""
+    dataset = open_dataset(write(tmp_path / "a.h5ad"), label="cell_type")
+    monkeypatch.setattr(h5py.Dataset, "__iter__", lambda self: pytest.fail(f"{self.name} is iterated"))
+    values, _ = column_of(dataset.stored, name, "").read(33, 150)
+    np.testing.assert_array_equal(values, np.asarray(OBS[name][0])[33:150])
+
+
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize("several", [False, True])
 def test_moments_have_the_bits_of_the_same_rows_in_zarr(dense, several, tmp_path):
