@@ -1,5 +1,6 @@
 """Class moments in one pass: layouts, medians, Parquet, side columns, sparse rows, many classes, and slopes."""
 
+import os
 from functools import partial
 from importlib import import_module
 from operator import itemgetter
@@ -69,9 +70,8 @@ def store(folder: Path, rows: int, columns: int, dtype: str = "f4", classes: int
                 total, products = total + wide.sum(axis=0), products + wide.T @ wide
             covariance = products / rows - np.outer(total, total) / rows**2
             np.save(axes, np.linalg.eigh(covariance)[1][:, : -leading(columns) - 1 : -1].T)
-    size = rows * columns * np.dtype(dtype).itemsize
     data = {"path": str(path / "X"), "group": str(path), "axes": str(axes)}
-    return {**data, "rows": rows, "columns": columns, "bytes": size}
+    return {**data, "rows": rows, "columns": columns, "bytes": rows * columns * np.dtype(dtype).itemsize}
 
 
 def angle(data: Data, components: Any) -> dict[str, float]:
@@ -90,6 +90,13 @@ def fit(data: Data, methods: tuple[str, ...] = METHODS, **options: Any) -> Data:
     for model in models:
         model.fit_statistics(statistics)
     return {"passes": len(passes), "value": models[0].components_}
+
+
+def fit_cold(data: Data) -> Data:
+    for path in filter(Path.is_file, Path(data["path"]).rglob("*")):
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return fit(data)
 
 
 def fit_dask(data: Data) -> Data:
@@ -239,13 +246,12 @@ for number in (3, 2, 1, 0):
 
 
 TWO, TABLE = layout("two classes", 1_000_000), layout("Parquet", 400_000, make=parquet, load=loaded_parquet)
+TWO.add("the same from files that are not in the page cache", fit_cold, "own")
 TWO.add("the same from da.from_zarr", fit_dask, "own")
 TWO.add("with m-pca1b", partial(fit, methods=MEDIANS), "own")
 TWO.add("scikit-learn IncrementalPCA, by chunks", incremental)
 TWO.add("dask-ml PCA(randomized), historical", dask_ml, approximate=True)
-LAYOUTS = [
-    layout("ten classes", 400_000, classes=10), layout("checksums", 400_000, checksums=True),
-    layout("float16", 400_000, dtype="f2"), layout("int8", 400_000, dtype="i1"),
-    layout("1,024 columns", 200_000, columns=1024),
-]  # fmt: skip
-CASES = [TWO, *LAYOUTS, TABLE, BESIDE, SPARSE, MANY_CLASSES, SLOPES]
+WIDE = layout("1,024 columns", 200_000, columns=1024)
+NARROW = [layout(name, 400_000, dtype=dtype) for name, dtype in (("float16", "f2"), ("int8", "i1"))]
+LAYOUTS = [TWO, layout("ten classes", 400_000, classes=10), layout("checksums", 400_000, checksums=True), *NARROW, WIDE]
+CASES = [*LAYOUTS, TABLE, BESIDE, SPARSE, MANY_CLASSES, SLOPES]
