@@ -57,9 +57,9 @@ def residual(data: Data, components: Any) -> dict[str, float]:
     return {"residual": float(np.max(np.linalg.norm(image - V * values, axis=0) / values))}
 
 
-def krylov(data: Data, passes: int) -> Data:
+def krylov(data: Data, passes: int, solver: str = "krylov", tolerance: float = 0) -> Data:
     rows = (data["X"], data["y"]) if "X" in data else (open_dataset(data["group"]),)
-    model = MarginPCA(data["size"], "pca", solver="krylov", passes=passes, tolerance=0).fit(*rows)
+    model = MarginPCA(data["size"], "pca", solver=solver, passes=passes, tolerance=tolerance).fit(*rows)
     return {"passes": model.certificate_["passes"], "value": model.components_}
 
 
@@ -112,7 +112,7 @@ def arpack(data: Data) -> Data:
 
 SIZES = sized("rows columns size", (300, 1_200, 4), (15_935, 62_061, 100), (15_935, 62_061, 100))
 SPARSE = Case("solvers: 20 Newsgroups", nothing, SIZES, residual, text)
-SPARSE.add("pca, 6 passes", partial(krylov, passes=6), "ours", approximate=True)
+SPARSE.add("pca, from ARPACK", partial(krylov, passes=4, solver="arpack", tolerance=1e-4), "ours")
 SPARSE.add("pca, 4 passes", partial(krylov, passes=4), "own", approximate=True)
 SPARSE.add("scikit-learn PCA(arpack)", arpack)
 
