@@ -6,11 +6,12 @@ import functools
 import itertools
 import math
 import re
+import threading
 import uuid
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -245,6 +246,10 @@ class StoredChunks:
         return next(index for index in map(tuple, positions) if index not in self.stored)
 
 
+LARGE_CHUNK = 4
+"""A chunk of so many times the entries that are asked for is kept for the next ones."""
+
+
 @dataclass(frozen=True)
 class ZarrColumn:
     """Values of shape (n,), or codes of ``categories``; ``mask`` is true where there is no value.
@@ -258,6 +263,8 @@ class ZarrColumn:
     categories: NDArray | None = None
     mask: zarr.Array | None = None
     packing: Packing | None = None
+    _kept: dict[str, tuple[int, NDArray]] = field(default_factory=dict)  # the last chunk of each array
+    _lock: Any = field(default_factory=threading.Lock)
 
     @classmethod
     def of(cls, group: zarr.Group, name: str, uri: str, setting: Setting | str = "") -> ZarrColumn:
@@ -287,8 +294,21 @@ class ZarrColumn:
 
     def read(self, start: int, stop: int) -> Known:
         """Return the values of rows ``start`` to ``stop``, and which of them are there."""
-        values, known = self._named(pixels_of(self.array, start, stop))
-        return values, known if self.mask is None else known & ~pixels_of(self.mask, start, stop)
+        values, known = self._named(self._entries(self.array, start, stop))
+        return values, known if self.mask is None else known & ~self._entries(self.mask, start, stop)
+
+    def _entries(self, array: zarr.Array, start: int, stop: int) -> NDArray:
+        """Return entries; a chunk that holds those of many units is decoded once, not again for each."""
+        size = array.chunks[0]
+        first = start - start % size
+        if array.ndim > 1 or stop > first + size or size < LARGE_CHUNK * (stop - start):
+            return pixels_of(array, start, stop)
+        with self._lock:
+            at, entries = self._kept.get(array.path, (-1, np.empty(0)))
+            if at != first:
+                entries = pixels_of(array, first, min(first + size, array.shape[0]))
+                self._kept[array.path] = first, entries
+        return entries[start - first : stop - first].copy()
 
     def _named(self, stored: NDArray) -> Known:
         if self.categories is not None:

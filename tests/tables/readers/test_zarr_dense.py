@@ -14,6 +14,7 @@ from mmpca_dist import open_dataset
 from mmpca_dist.errors import AccessError
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.passes.units import read_batch
+from mmpca_dist.tables.readers import zarr_groups
 from mmpca_dist.tables.readers.plain_chunks import PlainChunks
 
 
@@ -196,3 +197,17 @@ def test_shards(tmp_path):
     group = zarr.open_group(write_small(tmp_path / "a.zarr"), mode="a")
     group.create_array("X", data=X, chunks=(5, COLUMNS), shards=(10, COLUMNS), compressors=ZstdCodec(), overwrite=True)
     assert np.array_equal(open_dataset(tmp_path / "a.zarr").read_rows(2, ROWS), X[2:])
+
+
+def test_a_large_chunk_of_labels_is_decoded_once(tmp_path, monkeypatch):
+    group, labels, read, asked = zarr.open_group(tmp_path / "a.zarr"), np.arange(450) % 7, zarr_groups.pixels_of, []
+    group.create_array("X", data=np.ones((450, 2)))
+    group.create_array("y", data=labels, chunks=(200,))
+    monkeypatch.setattr(zarr_groups, "pixels_of", lambda *which: asked.append(which[1:]) or read(*which))
+    dataset = open_dataset(tmp_path / "a.zarr")
+    for start in range(0, 450, 20):
+        found = dataset.read_labels(start, min(start + 20, 450))
+        assert np.array_equal(found, labels[start : start + 20])
+        found[:] = -1  # what is returned is the caller's own
+    assert asked == [(0, 200), (200, 400), (400, 450)]
+    assert np.array_equal(dataset.read_labels(150, 250), labels[150:250]) and asked[-1] == (150, 250)
