@@ -20,7 +20,7 @@ import numpy as np
 import psutil
 
 Role = Literal["ours", "own", "peer", "floor"]
-"""What the ratios refer to; other forms of the same; what others offer; what no pass can do without."""
+"""The base of the ratios, another form of it, a function of others, and work that no pass can do without."""
 Data = dict[str, Any]
 Run = Callable[[Any], Data]
 

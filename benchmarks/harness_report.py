@@ -1,4 +1,4 @@
-"""What a run of the benchmarks writes: ``results.json``, ``table.md`` and pictures."""
+"""The files of a run of the benchmarks: ``results.json``, ``table.md`` and pictures."""
 
 import json
 from pathlib import Path

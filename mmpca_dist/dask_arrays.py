@@ -1,4 +1,4 @@
-"""What ``dask.array`` has, which is imported where it is first used: that takes half a second."""
+"""The names of ``dask.array``, which is imported where it is first used: that takes half a second."""
 
 from typing import Any
 

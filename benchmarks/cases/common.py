@@ -1,4 +1,4 @@
-"""What several cases share: floors, files that are made once, loading, angles."""
+"""Floors, files that are made once, loading and angles, which several cases share."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -35,7 +35,7 @@ CONTENTS = (
     "tables", "report", "scratch", "events.jsonl", ERRORS,
 )  # fmt: skip
 SET_ASIDE = re.compile(r".+\.removed-[1-9][0-9]*")
-"""What a run wrote after its folder had been removed, until it was killed."""
+"""The files that a run wrote after its folder had been removed, until it was killed."""
 WRITTEN = re.compile(r"(/c(/\d+)*|\.(npz|json|jsonl|html|png|csv|parquet|partial))$")
 """The ends of the names of files that runs write: chunks of Zarr, and those with suffixes."""
 CONTENT_OF = {"run": "a run", "evaluation": "an evaluation", "transform": "projected rows"}

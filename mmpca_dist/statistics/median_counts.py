@@ -1,4 +1,4 @@
-"""What a span leaves for medians: counts of its values against brackets, and those that lie inside."""
+"""Counts of the values of a span against brackets of medians, and the values that lie inside."""
 
 from __future__ import annotations
 

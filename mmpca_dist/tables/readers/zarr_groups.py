@@ -246,8 +246,7 @@ class StoredChunks:
         return next(index for index in map(tuple, positions) if index not in self.stored)
 
 
-LARGE_CHUNK = 4
-"""A chunk of so many times the entries that are asked for is kept for the next ones."""
+LARGE_CHUNK = 4  # times the entries that are asked for: it is kept for the next ones
 
 
 @dataclass(frozen=True)
