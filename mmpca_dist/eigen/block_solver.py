@@ -47,9 +47,6 @@ class BlockSolver:
     # called with the orthonormal start block (d, b), its image, other columns (d, m) for the basis, and the limit on
     # passes; returns a `Basis`
     begin: Callable[[NDArray, NDArray[np.float64], NDArray[np.float64], int], Basis]
-    # called with the limit on passes, the vectors of a block, and the bytes of a number in products; returns the
-    # bytes of the basis for each column of the table
-    basis_bytes: Callable[[int, int, int], int]
 
 
 BLOCK_SOLVERS = Registry(BlockSolver, "mmpca_dist.eigen.blocks", group="mmpca_dist.solvers")

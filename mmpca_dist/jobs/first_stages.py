@@ -22,7 +22,6 @@ from mmpca_dist.passes.rows import fit_row_maps, spread_sample
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.planning.plan import Plan, Resources
 from mmpca_dist.planning.run_plan import RunRequest
-from mmpca_dist.statistics.medians import median_rows
 from mmpca_dist.statistics.telling_columns import notes_on_telling
 from mmpca_dist.statistics.widened_rows import look_at_gaps
 from mmpca_dist.tables.column_faults import gaps_by_column
@@ -114,21 +113,23 @@ def planned(job: Job, plan: Plan) -> records.PlanRecord:
 
 def request_of(job: Job) -> RunRequest:
     """Return what a plan must know of a run."""
-    config, census, needs = job.config, job.census, job.config.needs()
-    n_outcomes = len(job.dataset.targets) or len(census.classes)
+    config = job.config
+    n_outcomes = len(job.dataset.targets) or len(job.census.classes)
     blocks = {
         section.label: section.method.blocks(config.largest, n_outcomes, job.dataset.n_columns)
         for section in config.methods
     }
+    width = min(config.largest, job.dataset.n_features, job.dataset.n_rows)
     return RunRequest(
-        counts=census.sizes,
-        needs=needs,
-        n_methods=sum(blocks.values()),
-        n_projected=sum(blocks[label] for label in config.projected),
+        job.dataset,
+        job.spans,
+        job.census.sizes,
+        config.needs(),
+        resources_of(config, config.output),
+        widths=[width * blocks[label] for label in config.projected],
         formats=len(set(config.project.format)),
         kept=len(kept_columns(job.dataset, config.project.keep)),
-        median_rows=median_rows(census.sizes, needs.medians),
-        resources=resources_of(config, config.output),
+        n_methods=sum(blocks.values()),
         standardize=config.standardizes,
         solver=config.solver.options(),
     )

@@ -14,7 +14,6 @@ from mmpca_dist.neighbors.layout import piece_rows, segment_rows
 from mmpca_dist.neighbors.options import MAX_FIRST, MAX_SECOND, Search
 from mmpca_dist.neighbors.pair_statistics import block_rows, sample_pairs
 from mmpca_dist.neighbors.search import FEWEST_TASKS, most_queries
-from mmpca_dist.statistics.costs import largest_unit
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span
 
@@ -22,8 +21,8 @@ EXPECTED_SHARE, EXPECTED_CELLS, EXPECTED_POWER = 0.2, 250, 0.5
 """An approximate search is expected to compare a fifth of the pairs with 250 cells (100,000 rows), and less with more
 of them, as a power of their number. Measured in 32 to 784 columns, recall 0.95 and 0.98, up to 10,000,000 rows: two or
 three times that on white noise, about that on MNIST and on noise with a spectrum, a hundredth on separate clusters."""
-COMPILED = 150 << 20
-"""Resident memory that the compiled loops and their compiler take."""
+READING = 3
+"""Copies of a unit that a task holds while it reads one, at most."""
 UNEVEN = 2
 """A segment may hold so many times more cells than one of even cells would."""
 
@@ -49,7 +48,7 @@ def search_costs(
     in_memory: bool,
     spans: list[Span],
     threads: int,
-    vectors: list[int] | None = None,
+    vectors: int = 0,
     solving: int = 0,
 ) -> SearchCosts:
     """Return the costs of a search among rows of which each class has ``counts`` (C,).
@@ -60,8 +59,8 @@ def search_costs(
         Whether what is laid out stays in the memory of this process.
     threads : int
         That share a process.
-    vectors : list of int, optional
-        How many the scatter of pairs is applied to, for every pass over them, where it is not formed.
+    vectors : int
+        How many the scatter of pairs is applied to, where it is not formed; else 0.
     solving : int
         Bytes that the solver holds between such passes.
     """
@@ -79,7 +78,8 @@ def search_costs(
         tasks = min(math.ceil(queries / most_queries(sizes.row)) + FEWEST_TASKS, tasks)
     laid_out, kept = (n * sizes.row, results) if in_memory else (0, 0)
     searching = max(sizes.searching(asked) for asked in ([queries] if proved else [queries, calibrated]))
-    unit_rows, unit = largest_unit(dataset, spans)
+    unit_rows = max(stop - start for span in spans for start, stop in span.units)
+    unit = READING * unit_rows * dataset.row_bytes
     later = (
         laid_out + min(threads, len(spans)) * (unit + sizes.sorting(unit_rows)),
         2 * laid_out + threads * sizes.filling(),
@@ -92,7 +92,7 @@ def search_costs(
         pairs=compared,
         scratch=max(2 * n * sizes.row, n * sizes.row + results),
         in_memory=in_memory,
-        memory=COMPILED + max(sizes.training(), sizes.frame() + max(later)),
+        memory=max(sizes.training(), sizes.frame() + max(later)),
         proved=proved,
     )
 
@@ -204,10 +204,10 @@ class _Sizes:
             return 0 if self.in_memory else self.segment_rows * self.row
         return 2 * self._asked(queries) * self.row
 
-    def summing(self, threads: int, tasks: int, vectors: list[int] | None) -> int:
+    def summing(self, threads: int, tasks: int, vectors: int) -> int:
         """Scatters of pairs, or what they make of vectors, as they are added up; differences that are kept."""
         waiting = math.ceil(math.log2(tasks + 1)) + 3
-        size = min(self.d, self.n) ** 2 if vectors is None else self.d * max(vectors)
+        size = self.d * vectors or min(self.d, self.n) ** 2
         return (2 * threads + waiting) * size * 8 + 3 * min(sample_pairs(self.d), self.n) * 8 * self.d
 
     def missing(self, search: Search) -> int:

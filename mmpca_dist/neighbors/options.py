@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import numbers
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import psutil
 
@@ -43,6 +44,10 @@ class Search:
                 "mutual='once' needs the nearest row of every row, but max_queries searches for some only: use "
                 "mutual='twice', or leave max_queries out."
             )
+
+    def asking_more(self, factor: float) -> Search:
+        """Return the search with so many times more queries, where it has some only."""
+        return self if self.max_queries is None else replace(self, max_queries=math.ceil(self.max_queries * factor))
 
 
 def fits_memory(dataset: Dataset, limit: int | None = None) -> bool:

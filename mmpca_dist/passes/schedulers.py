@@ -192,3 +192,13 @@ def run_span(task: Callable[[Span], T], span: Span) -> T | Finding:
             return task(span)
     except InputError as error:
         return Finding(error.faults, type(error))
+
+
+def merge_leaf(merge: Callable[[T, T], T], left: T | Finding, right: T | Finding) -> T | Finding:
+    """Merge two results; a finding wins."""
+    if isinstance(left, Finding):
+        return left
+    if isinstance(right, Finding):
+        return right
+    with single_blas_thread():
+        return merge(left, right)

@@ -7,6 +7,7 @@ sweep.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.passes.centred_rows import CentredRows, RowUnits
 from mmpca_dist.passes.label_terms import LabelTerms, Terms
+from mmpca_dist.passes.pilot import Pilot
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import OnRows
 from mmpca_dist.passes.scratch import Scratch
@@ -34,6 +36,8 @@ S = TypeVar("S", bound=Any)
 """Sums over rows for its update; `added` adds them up."""
 Together = tuple[Any, ...]
 """One for each of several sweeps."""
+PILOT_SWEEPS = 4
+"""Sweeps that a pilot makes of each kind: the first has no states to read, and Newton's method forms matrices later."""
 Step = Callable[[Batch, "NDArray | None"], "tuple[S, NDArray | None]"]
 """Takes a data set, the first row of a unit, its rows, dense or CSR, and their states, none in the first sweep; returns
 what they leave, and their states afterwards, with as many entries as there are rows, or None where they have none."""
@@ -182,7 +186,8 @@ class Sweeper:
         number, fitted = self.tables.value(name) or (0, fitted)
         dataset = self.rows.dataset
         spans = sweep_spans(dataset, sweep.state_bytes)
-        while not sweep.is_done(fitted):
+        most = PILOT_SWEEPS if isinstance(self.rows.scheduler, Pilot) else math.inf
+        while not sweep.is_done(fitted) and number < most:
             before, after = (f"{name}-{i}" for i in (number, number + 1))
             sparse = dataset.sparse and self.keeps_sparse
             stored = before if number and sweep.state_bytes else None
@@ -239,20 +244,6 @@ def _sweep_span(
     return total
 
 
-@dataclass(frozen=True)
-class SweepRound:
-    """Sweeps of one kind, and what one of them costs in addition to reading the rows."""
-
-    most: int  # sweeps
-    expected: int  # sweeps, usually
-    columns: int  # vectors that rows are multiplied by, and summed with the products as weights
-    state_bytes: int  # bytes of the state of a row
-    sum_bytes: int  # what a task leaves, in addition to sums of rows with weights
-    block_bytes: int  # what a task works with, in addition to rows and states
-    row_operations: float  # for a row, in addition to those products
-    update_operations: float = 0.0  # after the pass, in one process
-
-
 class SweptNeed(ABC):
     """A fit by sweeps as a need of a method; hashable, and all that determines the fit but its size."""
 
@@ -264,10 +255,6 @@ class SweptNeed(ABC):
         """Return the fit, which is storable, of so many components; ``statistics`` are those of the same rows."""
 
     @abstractmethod
-    def rounds(self, n_classes: int, n_components: int, n_features: int) -> list[SweepRound]:
-        """Return the kinds of sweeps that follow one another."""
-
-    @abstractmethod
     def largest(self, statistics: Any) -> int:
         """Return the largest number of components that there can be for rows with these statistics."""
 
@@ -277,5 +264,5 @@ class SweptNeed(ABC):
         return False
 
     def state_bytes(self, n_classes: int, n_components: int, n_features: int) -> int:
-        """Return the bytes of the largest state of a row."""
-        return max(each.state_bytes for each in self.rounds(n_classes, n_components, n_features))
+        """Return the bytes of the largest state of a row; 0 where rows have none."""
+        return 0

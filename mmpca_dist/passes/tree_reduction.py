@@ -20,11 +20,11 @@ import psutil
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef  # the classes that Dask's specification names
 from scipy.sparse import csr_array, issparse, vstack
 
-from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.checkpoint import Checkpoint, PassCheckpoint, keep, read_back
-from mmpca_dist.passes.schedulers import Finding, Graph, Scheduler, SpanDone
+from mmpca_dist.passes.pilot import Pilot
+from mmpca_dist.passes.schedulers import Finding, Graph, Scheduler, SpanDone, merge_leaf
 from mmpca_dist.tables.spans import Span
 
 T = TypeVar("T")
@@ -77,6 +77,10 @@ class Tasks:
         InputError
             As soon as a task has found that the data cannot be used.
         """
+        if isinstance(self.scheduler, Pilot):
+            result = self.scheduler.measured(task, spans, merge)
+            _raise_if_finding(result)
+            return result
         checkpoint = None if self.checkpoint is None else self.checkpoint.next_pass(name, len(spans))
         tree = _Tree(task, spans, merge, self.scheduler, name, checkpoint if kept else None)
         root = tree.node(tree.top, 0)
@@ -233,16 +237,6 @@ def concatenated(*parts: T) -> T:
     rows = [part if isinstance(part, tuple) else vars(part).values() for part in parts]
     columns = [joined(*column) for column in zip(*rows, strict=True)]
     return tuple(columns) if isinstance(parts[0], tuple) else type(parts[0])(*columns)  # type: ignore[return-value]
-
-
-def merge_leaf(merge: Callable[[T, T], T], left: T | Finding, right: T | Finding) -> T | Finding:
-    """Merge two results; a finding wins."""
-    if isinstance(left, Finding):
-        return left
-    if isinstance(right, Finding):
-        return right
-    with single_blas_thread():
-        return merge(left, right)
 
 
 def _report(result: Any) -> SpanDone:

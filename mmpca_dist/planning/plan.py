@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dask.utils import format_bytes
@@ -82,8 +82,7 @@ class Plan:
     base: int  # the part of ``memory`` before any data
     resources: Resources
     free: int | None
-    more_passes: int = 0  # for medians, that may be added
-    more_sweeps: int = 0  # that may be added until a fit converges
+    more: str = ""  # passes that may be added, in words
     solver: str = ""
     output: int = 0
     search: SearchCosts | None = None
@@ -95,6 +94,13 @@ class Plan:
     at_once: int = 0  # of these fits, that end together: where all do, nothing is told of the time
     classifier_fits: int = 0
     note: str = ""  # for the user to read before the run
+
+    def after(self, choice: Plan, remedy: str) -> Plan:
+        """Return the plan of a job that chooses its numbers of components by an evaluation first."""
+        return replace(
+            self, memory=max(choice.memory, self.memory), fits=choice.fits, at_once=choice.at_once,
+            search=self.search or choice.search, remedy=remedy if choice.memory > self.memory else self.remedy,
+        )  # fmt: skip
 
     @property
     def scratch(self) -> int:
@@ -131,18 +137,13 @@ class Plan:
 
     def rows(self) -> list[tuple[str, str]]:
         """Return names and formatted values, to be shown."""
-        count, passes = str(len(self.passes)), counted_names([each.name for each in self.passes])
-        if self.more_passes or self.more_sweeps:
-            count += f" to {len(self.passes) + self.more_passes + self.more_sweeps}"
-        if self.more_passes:
-            passes += "; medians again where brackets overflow or miss"
-        if self.more_sweeps:
-            passes += "; sweeps until they converge"
+        count = f"{len(self.passes)}{' or more' if self.more else ''}"
+        passes = "; ".join(filter(None, [counted_names([each.name for each in self.passes]), self.more]))
         free = "" if self.free is None else f" of {format_bytes(self.free)} free"
         rows = [
-            ("passes over the rows", f"{count} ({passes})"),
+            ("passes over the rows", f"{count} ({passes})" if self.passes else ""),
             ("tasks a pass", str(self.spans)),
-            ("bytes to read", format_bytes(self.bytes)),
+            ("bytes to read", format_bytes(self.bytes) if self.passes else ""),
             ("pairs to compare", self._pairs()),
             ("splits", f"every method is fitted {self.fits:,} times" if self.fits else ""),
             ("classifiers fitted", f"up to {self.classifier_fits:,} times to rows" if self.classifier_fits else ""),
@@ -164,8 +165,10 @@ class Plan:
     def _time(self) -> str:
         if self.fits:
             return "told after the first splits" if self.fits > self.at_once else "not known: all splits end together"
+        if not self.seconds:
+            return ""
         search = "" if self.search is None else "; that of the search is told by the speed of its first units"
-        return f"{duration(self.seconds)} for the passes{search}"
+        return f"{duration(self.seconds)} for the passes, by the speed of two units{search}"
 
     def _scratch(self) -> str:
         sizes = []

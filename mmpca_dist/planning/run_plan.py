@@ -1,117 +1,200 @@
-"""Cost of a run."""
+"""The plan of a run, from what its pilot measured and a formula for each algorithm that a pilot cannot try."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from dask.utils import format_bytes
 from numpy.typing import NDArray
 
-from mmpca_dist.eigen.costs import PassesCosts, pair_passes_costs, passes_costs
+from mmpca_dist.eigen.block_passes import block_size
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions, SolverSelection, choose_solver
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.options import fits_memory
 from mmpca_dist.passes.checkpoint import most_kept
-from mmpca_dist.passes.sweeps import SweepRound, states_fit_memory, sweep_spans
-from mmpca_dist.passes.units import BLOCK_ROWS
-from mmpca_dist.planning.passes import RowPasses
+from mmpca_dist.passes.pilot import Footprint
+from mmpca_dist.passes.sweeps import states_fit_memory
 from mmpca_dist.planning.plan import PassPlan, Plan, Resources
-from mmpca_dist.statistics.costs import largest_unit, summary_bytes
+from mmpca_dist.statistics.costs import summary_bytes
 from mmpca_dist.statistics.from_rows import n_scatters, scatter_bytes
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.row_maps.sampling import by_chunk, sample_plan
 from mmpca_dist.tables.spans import Span, default_chunk_rows
 
 if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
     from mmpca_dist.neighbors.costs import SearchCosts
 
-SLACK = 1.15
-"""Factor for freed memory that allocators keep."""
-POSTERIORS = 6
-"""Arrays of the size of the vectors that coexist while a fit is updated."""
+SLACK, THREAD_SLACK = 1.1, 24 << 20
+"""Factor, and bytes of a thread, for what allocators and libraries keep beside what a pilot sees."""
 
 
-def search_in_memory(dataset: Dataset, resources: Resources) -> bool:
-    """Tell whether a search may keep rows in the memory of this process; depends on the settings alone."""
-    return resources.in_process and fits_memory(dataset, resources.memory_limit * resources.workers)
+COMPILED = 150 << 20
+"""Resident memory that the compiled loops of searches and their compiler take."""
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """Facts about a run that its plan follows from."""
+    """What is known of a run before it reads rows, and what follows from that alone."""
 
-    counts: NDArray[np.int64]  # (C,): rows of each class
-    needs: Needs  # what the methods need to know of the rows
-    n_methods: int  # blocks of components of all methods, one for most
-    n_projected: int  # of those that are projected
-    formats: int
-    kept: int  # columns that go with projected rows
-    median_rows: int  # rows in all sets of classes whose medians are needed, together
+    dataset: Dataset
+    spans: list[Span]
+    counts: NDArray[np.int64]
+    """Rows of each class, shape (C,)."""
+    needs: Needs
+    """What the methods need to know of the rows."""
     resources: Resources
+    widths: Sequence[int] = ()
+    """Components of the methods that rows are projected by."""
+    formats: int = 0
+    """Of projected rows."""
+    kept: int = 0
+    """Columns that go with projected rows."""
+    n_methods: int = 0
+    """Blocks of components of all methods, one for most."""
     standardize: bool = False
     solver: SolverOptions = field(default_factory=SolverOptions)
-
-    @property
-    def largest(self) -> int:
-        """The largest number of components."""
-        return self.needs.n_components or 1
 
     @property
     def n_classes(self) -> int:
         return len(self.counts)
 
+    @property
+    def n_units(self) -> int:
+        return sum(len(span.units) for span in self.spans)
 
-def make_plan(rows: RowPasses, request: RunRequest) -> Plan:
-    """Return the plan of fits to all rows of a data set, and of projections."""
-    dataset, n_classes, resources = rows.dataset, request.n_classes, request.resources
-    n, d = dataset.n_rows, dataset.n_features
-    rank, scatters = min(request.largest, d, n), n_scatters(n_classes, d, request.needs.scatters)
-    choice, gathered = choose_solver(request.solver, n, dataset.n_columns, request.needs, dataset.held), 0
-    if choice.in_passes:
-        solver = choice.kind
-        passes, more_passes, costs = _operator_passes(rows, request, choice.kind)
-        memory, node, stored = costs.memory, costs.sums, 0
-    elif choice.kind == "dual":
-        solver = "in the span of the rows"
-        passes, more_passes = [rows.plan("rows", 2.0 * dataset.nnz * min(n, d))], 0
-        gathered = wide_bytes(rows, request)
-        memory, node, stored = gathered, n * d * 8, 0
-    else:
-        solver = f"dense, {dataset.n_columns} x {dataset.n_columns}"
-        operations = 1.0 * dataset.nnz * d * (scatters if scatters < n_classes else 1)
-        passes, more_passes = rows.moments(operations, median_rows=request.median_rows, n_classes=n_classes)
-        memory = rows.reducing(n_classes, scatters=scatters, median_rows=request.median_rows)
-        if resources.in_process:  # forms scatters and offsets of means, and solves for their eigenvectors
-            memory = max(memory, summary_bytes(8 * n_classes, d, scatters + 5))
-        node = stored = summary_bytes(n_classes, d, scatters)
-    sweeps, more_sweeps, sweeping, states = _sweeps(rows, request.needs, n_classes, gathered, choice.in_passes)
-    memory = max(memory, sweeping)
-    node += LIMITS.kept_bytes if request.median_rows else 0
-    kept = (len(passes) + more_passes) * most_kept(dataset.n_bytes, len(rows.spans), node)
-    searches = search_costs_of(rows, request, choice)
-    for search in searches:
-        passes += search_passes(rows, search)
-    passes += sweeps
-    widths = [rank] * request.n_projected
-    if widths:
-        passes.append(rows.project(widths, request.formats, request.kept))
-    return plan_of_passes(
-        rows,
-        passes,
-        max(memory, rows.projecting(widths, request.kept), *(search.memory for search in searches)),
-        more_passes=more_passes,
-        solver=solver,
-        output=rows.projected_bytes(widths, request.formats, request.kept) + request.n_methods * d * rank * 8 + stored,
+    @cached_property
+    def choice(self) -> SolverSelection:
+        """The solver, and why it is this one."""
+        dataset = self.dataset
+        return choose_solver(self.solver, dataset.n_rows, dataset.n_columns, self.needs, dataset.held)
+
+    @cached_property
+    def scatters(self) -> int:
+        """How many class scatters a pass for moments leaves."""
+        return n_scatters(self.n_classes, self.dataset.n_features, self.needs.scatters)
+
+    @property
+    def search_in_memory(self) -> bool:
+        """Whether searches may keep rows in the memory of this process; depends on the settings alone."""
+        limit = self.resources.memory_limit * self.resources.workers
+        return self.resources.in_process and fits_memory(self.dataset, limit)
+
+    def sweep_in_memory(self, state_bytes: int) -> bool:
+        """Tell whether the states of rows may stay in this process; depends on the settings alone."""
+        limit = self.resources.memory_limit * self.resources.workers
+        return self.resources.in_process and states_fit_memory(self.dataset.n_rows, state_bytes, limit)
+
+    @property
+    def state_bytes(self) -> int:
+        """The largest state that sweeps keep of a row."""
+        n, d = self.dataset.n_rows, self.dataset.n_features
+        size = min(self.needs.n_components or 1, d, n)
+        return max((need.state_bytes(self.n_classes, size, min(n, d)) for need in self.needs.swept), default=0)
+
+    @property
+    def projected_bytes(self) -> int:
+        """The bytes of the projected rows, with their numbers, labels and kept columns."""
+        beside = len(self.widths) * 8 * (1 + 2 * self.kept)
+        return self.formats * self.dataset.n_rows * (sum(self.widths) * self.resources.item + beside)
+
+    @property
+    def solved(self) -> int:
+        """The bytes that one process takes for statistics and their eigenproblem, whatever tasks do."""
+        dataset, needs, solver = self.dataset, self.needs, self.solver
+        n, d = dataset.n_rows, dataset.n_features
+        if self.choice.kind == "dense":  # scatters, offsets of means, and eigenvectors
+            return summary_bytes(8 * self.n_classes, d, self.scatters + 5)
+        if self.choice.kind == "dual":
+            # Rows in double precision as read, joined, centred, turned for the factorisation, and its basis; then
+            # scatters of the classes, or sums of them, besides the eigenproblem.
+            rank = min(d, n + self.n_classes * len(needs.medians))
+            return n * d * 8 * 5 + scatter_bytes(self.n_classes, rank) + 8 * rank**2 * 8
+        size = block_size(needs, solver, dataset.n_columns) + self.n_classes * (1 + len(needs.medians))
+        vectors = len(needs.scatters) * (solver.passes + 5) * min(size, d) * d * self.resources.item
+        return vectors + dataset.nnz * ARPACK_ITEM * (self.choice.kind == "arpack")
+
+
+ARPACK_ITEM = 56
+"""Bytes of a stored value while rows in memory are centred, or transposed, for ARPACK."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a pilot has measured of a job."""
+
+    footprints: Sequence[Footprint]
+    between: int
+    """The most that the process took between passes."""
+    seen: float = 1.0
+    """Share of the classes that two units have."""
+
+    def memory(self, threads: int) -> int:
+        """Return the most that a process takes with so many threads."""
+        return max([self.between, *(each.memory(threads, self.seen) for each in self.footprints)])
+
+
+def floor_of(request: RunRequest) -> int:
+    """Return the least that a run takes, without reading a row: two units, scatters, means, and what is solved."""
+    dataset = request.dataset
+    rows = max(stop - start for span in request.spans for start, stop in span.units)
+    return 2 * dataset.share_bytes(rows) + request.solved
+
+
+def make_plan(request: RunRequest, measured: Measured | None = None) -> Plan:
+    """Return the plan of a run by what its pilot has measured; without, a floor to refuse what is far too large."""
+    dataset, resources, choice = request.dataset, request.resources, request.choice
+    threads, states = resources.process_threads, 2 * dataset.n_rows * request.state_bytes
+    memory = floor_of(request) if measured is None else measured.memory(threads)
+    if resources.in_process or choice.kind == "dual":
+        memory = max(memory, request.solved)
+    if request.sweep_in_memory(request.state_bytes):
+        memory, states = memory + states, 0
+    if any(need.takes_rows for need in request.needs.swept) and dataset.n_bytes <= LIMITS.direct_bytes:
+        memory += 2 * dataset.n_bytes
+    searches = search_costs_of(request)
+    memory = max([memory, *(search.memory for search in searches)])
+    footprints = measured.footprints if measured else ()
+    kept = sum(most_kept(dataset.n_bytes, each.spans, each.merged) for each in footprints)
+    stored = summary_bytes(request.n_classes, dataset.n_features, request.scatters) if choice.kind == "dense" else 0
+    size = min(request.needs.n_components or 1, dataset.n_features, dataset.n_rows)
+    words = {"dual": "in the span of the rows", "dense": f"dense, {dataset.n_columns} x {dataset.n_columns}"}
+    return plan_of(
+        request,
+        footprints,
+        memory,
+        solver=words.get(choice.kind, choice.kind),
+        output=request.projected_bytes + request.n_methods * dataset.n_features * size * 8 + stored,
         search=sum_searches(searches),
         choice=choice,
         kept=max(kept, states),
-        more_sweeps=more_sweeps,
+        more="; ".join(
+            ["medians again where brackets overflow or miss"] * bool(request.needs.medians)
+            + ["sweeps until they converge"] * bool(request.needs.swept)
+        ),
+    )
+
+
+def plan_of(request: RunRequest, footprints: Sequence[Footprint], memory: int, **others: Any) -> Plan:
+    """Return the plan of passes; ``memory`` is what a process needs beside its memory before any data."""
+    resources = request.resources
+    base = resources.base + request.dataset.facts.resident_bytes + COMPILED * bool(request.needs.searches)
+    passes = [
+        PassPlan(each.name, each.n_bytes, each.seconds / min(resources.busy_threads, each.spans)) for each in footprints
+    ]
+    return Plan(
+        passes=passes,
+        spans=len(request.spans),
+        memory=int(base + SLACK * memory + THREAD_SLACK * resources.process_threads),
+        base=base,
+        resources=resources,
+        free=storage.free_bytes(resources.output),
+        advice=_advice(request.dataset, request.spans),
+        **others,
     )
 
 
@@ -119,145 +202,35 @@ def sum_searches(searches: Sequence[SearchCosts], at_once: bool = False) -> Sear
     """Return the costs of searches in turn, or of searches that are all in memory ``at_once``; None without any."""
     if not searches:
         return None
-
-    def values(name: str) -> Iterator[Any]:
-        return (getattr(search, name) for search in searches)
-
     largest = sum if at_once else max
-    sizes = {name: largest(values(name)) for name in ("scratch", "memory")}
-    return replace(searches[-1], proved=all(values("proved")), pairs=sum(values("pairs")), **sizes)
-
-
-def wide_bytes(rows: RowPasses, request: RunRequest) -> int:
-    """Return the bytes of a process with few rows of many columns, and with the problem in their span.
-
-    Rows in float64 as read, joined, centred, turned for the factorisation, and its basis; then scatters of the classes,
-    or of sums of them, besides buffers and the eigenproblem.
-    """
-    dataset, rank = rows.dataset, wide_rank(rows.dataset, request)
-    solving = scatter_bytes(request.n_classes, rank) + 8 * rank**2 * 8 + 3 * BLOCK_ROWS * rank * 8
-    return dataset.n_rows * dataset.n_features * 8 * 5 + largest_unit(dataset, rows.spans)[1] + solving
-
-
-def wide_rank(dataset: Dataset, request: RunRequest) -> int:
-    """Return the largest dimension of the span of few rows and of medians."""
-    return min(dataset.n_features, dataset.n_rows + request.n_classes * len(request.needs.medians))
-
-
-def _operator_passes(rows: RowPasses, request: RunRequest, kind: str) -> tuple[list[PassPlan], int, PassesCosts]:
-    """Return the passes that apply scatters to vectors, how many more there may be, and their costs."""
-    resources = request.resources
-    costs = passes_costs(
-        rows.dataset,
-        rows.spans,
-        replace(request.solver, kind=kind),
-        request.needs,
-        n_classes=request.n_classes,
-        standardize=request.standardize,
-        item=resources.item,
-        threads=resources.process_threads,
-    )
-    passes = [
-        rows.plan("apply" if vectors else "moments", operations)
-        for vectors, operations in zip(costs.vectors, costs.operations, strict=True)
-    ]
-    if rows.dataset.widening is not None:  # means and slopes come before the rows they adjust
-        passes = [rows.plan("means", 0), *passes]
-    more = request.solver.passes - 1 if kind == "arpack" else 0
-    if not request.median_rows:
-        return [rows.sample(), *passes], more, costs
-    before, after, more_passes = rows.medians(request.median_rows, request.n_classes)
-    medians = rows.plan("medians", 0, counted=request.median_rows * rows.dataset.n_features)
-    return [rows.sample(), *before, medians, *after, *passes], more_passes + more, costs
-
-
-def plan_projection(
-    dataset: Dataset, spans: list[Span], resources: Resources, *, widths: list[int], formats: int, kept: int
-) -> Plan:
-    """Return the plan of a projection alone, by methods of ``widths`` components into so many formats."""
-    rows = RowPasses(dataset, spans, resources)
-    output = rows.projected_bytes(widths, formats, kept)
-    return plan_of_passes(rows, [rows.project(widths, formats, kept)], rows.projecting(widths, kept), output=output)
-
-
-def plan_of_passes(rows: RowPasses, passes: list[PassPlan], memory: int, **others: Any) -> Plan:
-    """Return the plan of passes; ``memory`` is what a process needs in addition to its memory before any data."""
-    base = rows.resources.base + rows.dataset.facts.resident_bytes
-    return Plan(
-        passes=passes,
-        spans=len(rows.spans),
-        memory=int((base + memory) * SLACK),
-        base=base,
-        resources=rows.resources,
-        free=storage.free_bytes(rows.resources.output),
-        advice=_advice(rows.dataset, rows.spans),
-        **others,
+    return replace(
+        searches[-1],
+        proved=all(search.proved for search in searches),
+        pairs=sum(search.pairs for search in searches),
+        scratch=largest(search.scratch for search in searches),
+        memory=largest(search.memory for search in searches),
     )
 
 
-def plan_moments(
-    parts: Sequence[tuple[Dataset, list[Span], int]], resources: Resources, *, n_classes: int, pooled: bool, models: int
-) -> Plan:
-    """Return the plan of a refresh: add the rows of data sets to stored moments, in turn, and solve.
-
-    ``parts`` are data sets, their spans and the number of their classes; ``n_classes`` is that of all rows together.
-    ``pooled`` statistics keep only a sum of the classes' scatters. ``models`` are the bytes of the models.
-    """
-    d, width = parts[0][0].n_features, parts[0][0].n_columns
-    moments = summary_bytes(n_classes, d, 1 if pooled else n_classes)
-    memory = 5 * moments + 5 * d * d * 8  # stored and new moments, both also over all classes, and their sum
-    passes = []
-    for dataset, spans, n_own_classes in parts:
-        rows = RowPasses(dataset, spans, resources)
-        scatters = 1 if pooled else n_own_classes
-        reducing = rows.reducing(n_own_classes, scatters=scatters)
-        memory = max(memory, reducing + dataset.facts.resident_bytes)
-        passes.append(rows.plan("moments", 1.0 * dataset.nnz * d))
-    sums = (sum(getattr(each, name) for each in passes) for name in ("bytes", "seconds"))
-    return Plan(
-        passes=[PassPlan("moments of the new rows", *sums)],
-        spans=sum(len(spans) for _, spans, _ in parts),
-        solver=f"dense, {width} x {width}",
-        memory=int((resources.base + memory) * SLACK),
-        base=resources.base,
-        resources=resources,
-        output=2 * moments + models,
-        free=storage.free_bytes(resources.output),
-        advice="".join(dict.fromkeys(_advice(dataset, spans) for dataset, spans, _ in parts)),
-    )
-
-
-def _advice(dataset: Dataset, spans: list[Span]) -> str:
-    """Recommend smaller chunks if one row of chunks is larger than a reading unit."""
-    rows, chunk_rows = largest_unit(dataset, spans)[0], default_chunk_rows(dataset.row_bytes)
-    if rows <= chunk_rows:
-        return ""
-    return (
-        f" A task reads whole rows of whole chunks, {rows} rows or {format_bytes(rows * dataset.row_bytes)} at a time; "
-        f"chunks of {chunk_rows} rows and all columns would do: mmpca ingest {dataset.uri} DEST.zarr."
-    )
-
-
-def search_costs_of(rows: RowPasses, request: RunRequest, choice: SolverSelection) -> list[SearchCosts]:
-    """Return the costs of each search."""
+def search_costs_of(request: RunRequest, more_queries: float = 1.0) -> list[SearchCosts]:
+    """Return the costs of each search, that of some queries with so many times more of these."""
     if not request.needs.searches:
         return []
     from mmpca_dist.neighbors.costs import search_costs
 
-    resources, solving = request.resources, 0
-    vectors: list[int] | None = None
-    if choice.in_passes:
-        solver, d = replace(request.solver, kind=choice.kind), rows.dataset.n_features
-        vectors, solving = pair_passes_costs(d, solver, request.needs, n_classes=request.n_classes, item=resources.item)
+    vectors, solving = 0, 0
+    if request.choice.in_passes:  # a block of vectors and the basis that it is to join, in double precision
+        vectors = block_size(request.needs, request.solver, request.dataset.n_features)
+        solving = request.solved + 8 * request.dataset.n_features * vectors * (request.solver.passes + 5)
     return [
         search_costs(
-            rows.dataset,
-            search,
+            request.dataset,
+            search.asking_more(more_queries),
             counts=request.counts,
             standardize=request.standardize,
-            in_memory=search_in_memory(rows.dataset, resources),
-            spans=rows.spans,
-            threads=resources.process_threads,
+            in_memory=request.search_in_memory,
+            spans=request.spans,
+            threads=request.resources.process_threads,
             vectors=vectors,
             solving=solving,
         )
@@ -265,91 +238,13 @@ def search_costs_of(rows: RowPasses, request: RunRequest, choice: SolverSelectio
     ]
 
 
-def search_passes(rows: RowPasses, search: SearchCosts) -> list[PassPlan]:
-    """Return the passes that lay out rows for a search."""
-    written = 0 if search.in_memory else search.scratch
-    return [rows.sample(), rows.plan("cells", 0, written=written)]
-
-
-def sweep_in_memory(n_rows: int, state_bytes: int, resources: Resources) -> bool:
-    """Tell whether the states of rows may stay in this process; depends on the settings alone."""
-    limit = resources.memory_limit * resources.workers
-    return resources.in_process and states_fit_memory(n_rows, state_bytes, limit)
-
-
-def _sweeps(
-    rows: RowPasses, needs: Needs, n_classes: int, gathered: int, in_passes: bool
-) -> tuple[list[PassPlan], int, int, int]:
-    """Return passes of all fits by sweeps, how many more there may be, bytes of a process, and states at the output.
-
-    ``gathered`` is what a process takes that has few rows of many columns in memory; 0 where sweeps read the rows.
-    ``in_passes`` is whether a solver in passes serves, which reads sparse rows as they are.
-    """
-    dataset, resources = rows.dataset, rows.resources
-    n, d = dataset.n_rows, dataset.n_features
-    passes: list[PassPlan] = []
-    keeps_sparse = dataset.sparse and in_passes
-    more, memory, states = 0, 0, 0
-    for need in needs.swept:
-        rounds = need.rounds(n_classes, min(needs.n_components or 1, d, n), min(n, d))
-        in_memory = sweep_in_memory(n, max(each.state_bytes for each in rounds), resources)
-        for each in rounds:
-            written = 0 if in_memory else n * each.state_bytes
-            values = n * min(n, d) if gathered else dataset.nnz
-            operations = 2.0 * values * each.columns + n * each.row_operations + each.update_operations
-            if gathered:
-                passes.append(rows.plan("rows", each.expected * operations))
-            else:
-                sweep = rows.plan("sweep", operations, written=written)
-                passes += [sweep] * each.expected
-                more += each.most - each.expected
-            memory = max(memory, gathered + _sweeping(rows, each, in_memory, bool(gathered), keeps_sparse))
-            states = max(states, 2 * written)
-        if need.takes_rows and dataset.n_bytes <= LIMITS.direct_bytes:
-            memory += 2 * dataset.n_bytes
-    return passes, more, memory, states
-
-
-def _sweeping(rows: RowPasses, each: SweepRound, in_memory: bool, gathered: bool, keeps_sparse: bool) -> int:
-    """Return the bytes of a process during sweeps: units with their states, blocks, sums, posterior, and states."""
-    dataset, resources = rows.dataset, rows.resources
-    n, d = dataset.n_rows, dataset.n_features
-    spans = sweep_spans(dataset, each.state_bytes)
-    unit_rows, unit = largest_unit(dataset, spans)
-    unit = 4 * dataset.share_bytes(unit_rows) if keeps_sparse else unit
-    width = min(n, d) + 1 if gathered else d
-    vectors = 8 * width * each.columns
-    sums = vectors + each.sum_bytes
-    converted = 0 if keeps_sparse else 8 * BLOCK_ROWS * width
-    task = (0 if gathered else unit) + 2 * unit_rows * each.state_bytes + converted + each.block_bytes + 3 * sums
-    waiting = math.ceil(math.log2(len(spans) + 1)) + 2
-    states = 2 * n * each.state_bytes if in_memory else 0
-    posterior = POSTERIORS * sums + (3 * 8 * d * each.columns if gathered else 0)
-    return resources.process_threads * task + min(waiting, len(spans)) * sums + states + posterior
-
-
-def with_row_maps(plan: Plan, dataset: Dataset, spans: list[Span]) -> Plan:
-    """Return the plan of a job that fits the row maps of its data set before all else; others stay as they are."""
-    if dataset.mapped is None or dataset.mapped.fits is not None:
-        return plan
-    passes: list[PassPlan] = []
-    source = before = dataset.unmapped
-    memory, counts = 0, set[tuple[int, int]]()
-    for number, row_map in enumerate(dataset.mapped.maps):
-        count, seed = row_map.sample_rows(before.row_bytes), row_map.sample_seed
-        reading = 0
-        if count and (count, seed) not in counts:
-            counts.add((count, seed))
-            sizes = [
-                stop - start
-                for start, stop, _ in by_chunk(sample_plan(dataset.n_rows, count, seed), source.chunk_edges)
-            ]
-            passes.append(RowPasses(source, spans, plan.resources).plan("row maps", 0, n_rows=sum(sizes)))
-            read = source.sparse_bytes if source.sparse else source.reading_bytes
-            reading = plan.resources.process_threads * read(max(sizes))
-        # The sample as it is stored, drawn and joined, and its mapped rows in double precision.
-        sample = count * (2 * source.row_bytes + 8 * source.n_features + 16 * before.n_features)
-        memory = max(memory, sample + max(reading, row_map.fitting_bytes(before.n_features)))
-        before = source.with_maps(dataset.mapped.maps[: number + 1])
-    held = int((plan.base + memory) * SLACK)
-    return replace(plan, passes=[*passes, *plan.passes], memory=max(plan.memory, held))
+def _advice(dataset: Dataset, spans: list[Span]) -> str:
+    """Recommend smaller chunks if one row of chunks is larger than a reading unit."""
+    rows = max(stop - start for span in spans for start, stop in span.units)
+    chunk_rows = default_chunk_rows(dataset.row_bytes)
+    if rows <= chunk_rows:
+        return ""
+    return (
+        f" A task reads whole rows of whole chunks, {rows} rows or {format_bytes(rows * dataset.row_bytes)} at a time; "
+        f"chunks of {chunk_rows} rows and all columns would do: mmpca ingest {dataset.uri} DEST.zarr."
+    )

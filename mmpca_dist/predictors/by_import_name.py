@@ -92,8 +92,6 @@ def imported_classifier(name: str) -> Classifier:
         check_options=lambda options: _check_options(name, options),
         takes_weights=has_fit_parameter(classifier_class(name), "sample_weight"),
         has_C="C" in classifier_class(name)._get_param_names(),  # type: ignore[attr-defined]
-        # The model may keep the rows, and as much again.
-        kept_bytes=lambda n_rows, n_columns, n_classes: 16 * (n_classes + n_rows) * n_columns,
     )
 
 

@@ -124,7 +124,6 @@ QDA = Classifier(
     rule=quadratic_discriminant,
     check_options=partial(check_options, "qda", QDA_OPTIONS),
     each_scatter=True,
-    kept_bytes=lambda n_rows, n_columns, n_classes: (16 + 8 * n_columns) * n_classes * n_columns,
 )
 
 NAIVE_BAYES = Classifier(

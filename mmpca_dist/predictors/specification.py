@@ -27,21 +27,6 @@ def scored_rows(n_classes: int) -> int:
     return max(LIMITS.score_bytes // (SCORE_BYTES * n_classes), 1)
 
 
-def scoring_bytes(n_rows: int, n_classes: int) -> int:
-    """Return the bytes of scores while so many rows are scored."""
-    return SCORE_BYTES * n_classes * min(n_rows, scored_rows(n_classes))
-
-
-def linear_bytes(n_rows: int, n_columns: int, n_classes: int) -> int:
-    """Return the bytes of a fitted linear classifier."""
-    return 16 * n_classes * n_columns
-
-
-def liblinear_bytes(n_rows: int, n_columns: int) -> int:
-    """Return the bytes that LIBLINEAR adds to rows in double precision: an index and a number for each value."""
-    return 16 * n_rows * (n_columns + 1)
-
-
 @dataclass(frozen=True)
 class Rule(ABC):
     """A classifier of reduced rows."""
@@ -127,7 +112,6 @@ class Classifier:
     each_scatter: bool = False  # whether its rule needs the scatter of each class, and not only their sum
     summed_scores: bool = False
     """Whether a pass over the rows computes its scores by matrix products: it is listed first."""
-    kept_bytes: Callable[[int, int, int], int] = linear_bytes  # of a fit to so many rows, columns and classes
 
 
 def check_names(settings: Iterable[str], names: Sequence[str], owner: str, kind: str = "option") -> None:

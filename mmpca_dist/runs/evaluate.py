@@ -32,7 +32,6 @@ from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.passes.rows import spread_sample
 from mmpca_dist.planning.evaluation_plan import plan_evaluation
 from mmpca_dist.planning.plan import Plan
-from mmpca_dist.planning.run_plan import with_row_maps
 from mmpca_dist.predictors.classifiers import is_from_moments
 from mmpca_dist.predictors.fits import GRID, choose_C
 from mmpca_dist.runs import evaluation_scores
@@ -52,7 +51,7 @@ def plan_of_evaluation(job: Job) -> Plan:
     splits, dataset = job.splits, job.dataset
     plan, job.left_out = planned_with_all_columns(job)
     notes = [note_on_many(job.config.evaluation, splits), note_ahead(job.config, dataset), job.left_out]
-    return replace(with_row_maps(plan, dataset, job.spans), note=" ".join(filter(None, notes)))
+    return replace(plan, note=" ".join(filter(None, notes)))
 
 
 def planned_with_all_columns(job: Job) -> tuple[Plan, str]:
@@ -83,7 +82,7 @@ def planned_with_all_columns(job: Job) -> tuple[Plan, str]:
 
 def _plan(job: Job) -> Plan:
     evaluation = evaluation_scores.evaluation_request(job, job.splits)
-    return plan_evaluation(job.dataset, job.spans, request_of(job), evaluation)
+    return plan_evaluation(request_of(job), evaluation)
 
 
 def _impossible(config: RunConfig, dataset: Dataset, parts: PartSizes) -> str:

@@ -18,7 +18,7 @@ from mmpca_dist.evaluation.tables import REGRESSION, Cell, ErrorTable
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.events import Callback, told
 from mmpca_dist.jobs.finished_runs import save_model, statistics_of, without_components
-from mmpca_dist.jobs.first_stages import COUNT, look_ahead, map_stages, planned, request_of, resources_of
+from mmpca_dist.jobs.first_stages import COUNT, look_ahead, map_stages, planned, request_of
 from mmpca_dist.jobs.job import Job, Stage, open_job, run_stage
 from mmpca_dist.jobs.notes import (
     dominant_columns_of,
@@ -35,11 +35,11 @@ from mmpca_dist.limits import COMPONENT_COUNTS, LIMITS
 from mmpca_dist.methods.base.statistics_for import class_statistics, with_nearest_pairs, with_sweeps
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.passes.scratch import open_scratch
-from mmpca_dist.planning.evaluation_plan import plan_run
+from mmpca_dist.planning.evaluation_plan import plan_evaluation
 from mmpca_dist.planning.plan import Plan
-from mmpca_dist.planning.run_plan import search_in_memory, sweep_in_memory, with_row_maps
 from mmpca_dist.runs import evaluation_scores
 from mmpca_dist.runs.outcomes import FinishedRun
+from mmpca_dist.runs.pilots import planned_by_pilot
 from mmpca_dist.runs.projection import PROJECT
 from mmpca_dist.statistics.class_weights import weighted_by_class
 from mmpca_dist.statistics.working_statistics import Statistics
@@ -164,13 +164,13 @@ def _reduce(job: Job) -> records.ReduceRecord:
 
 def _search_or_sweep(need: SharedPass, job: Job) -> records.PassesRecord:
     """Find the nearest rows of other classes, or fit by sweeps over the rows, and keep the result."""
-    stage, resources, size = need.stage, resources_of(job.config, job.run.uri), job.sizes(need.method.label)[-1]
+    stage, request, size = need.stage, request_of(job), job.sizes(need.method.label)[-1]
     if isinstance(need.need, Search):
-        fits = search_in_memory(job.dataset, resources)
+        in_memory = job.scheduler.in_process and request.search_in_memory
     else:
         n, d = job.dataset.n_rows, job.dataset.n_features
-        fits = sweep_in_memory(n, need.need.state_bytes(len(job.census.classes), size, min(n, d)), resources)
-    in_memory = job.scheduler.in_process and fits
+        state = need.need.state_bytes(len(job.census.classes), size, min(n, d))
+        in_memory = job.scheduler.in_process and request.sweep_in_memory(state)
     tables = open_scratch(in_memory, job.run.path("scratch", stage, "tables"), resumable=job.resumable)
     proved: dict[str, Any] = {}
     with tables as scratch:
@@ -266,9 +266,11 @@ def stages_of(config: RunConfig) -> list[Stage]:
 
 
 def plan_of(job: Job) -> Plan:
-    """Return the plan of a run, with its row maps."""
-    plan = plan_run(job.dataset, job.spans, request_of(job), choice_request(job))
-    return replace(with_row_maps(plan, job.dataset, job.spans), note=note_ahead(job.config, job.dataset))
+    """Return the plan of a run."""
+    plan, choosing = planned_by_pilot(job, request_of(job)), choice_request(job)
+    if choosing is not None:
+        plan = plan.after(plan_evaluation(request_of(job), choosing), "fewer evaluation.folds, n_components as numbers")
+    return replace(plan, note=note_ahead(job.config, job.dataset))
 
 
 def preview(config: RunConfig, callback: Callback | None = None) -> Plan:

@@ -31,7 +31,6 @@ from mmpca_dist.passes.schedulers import OnRows
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.passes.units import BLOCK_ROWS, read_batches
-from mmpca_dist.planning.passes import output_chunk_rows
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.widened_rows import filled_rows
 from mmpca_dist.stores import storage, zarr_stores
@@ -40,8 +39,8 @@ from mmpca_dist.tables.batch import Batch, refuse_not_finite
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.levels import is_text
 from mmpca_dist.tables.readers.zarr_groups import ROWS
-from mmpca_dist.tables.side_columns import KeptColumns, too_many
-from mmpca_dist.tables.spans import Span, chunk_edges, spans_of
+from mmpca_dist.tables.side_columns import VALUE_BYTES, KeptColumns, too_many
+from mmpca_dist.tables.spans import Span, chunk_edges, default_chunk_rows, spans_of, unit_edges
 
 TEXT = CHECKED | {"compressors": [zarr.codecs.ZstdCodec(checksum=True)]}
 """Strings of any length are bytes only after they are encoded, and may be compressed then."""
@@ -255,6 +254,19 @@ def project_rows(
     for table in tables:
         table.complete(dtype, dataset.n_rows)
     return written
+
+
+def output_chunk_rows(dataset: Dataset, width: int, kept: int = 0) -> int:
+    """Return rows a chunk of the projected arrays: a reading unit, if all units have equal size.
+
+    CSR rows are projected without making them dense, so that stored values and ``width`` coordinates bound a unit.
+    Columns that are ``kept`` with the rows count too.
+    """
+    size = dataset.share_bytes(1) + width * 8 if dataset.sparse else dataset.row_bytes
+    size += kept * VALUE_BYTES
+    sizes = np.diff(unit_edges(dataset.chunk_edges, size))
+    regular = len(sizes) == 1 or (np.all(sizes[:-1] == sizes[0]) and sizes[-1] <= sizes[0])
+    return int(sizes[0]) if regular else default_chunk_rows(size)
 
 
 def _outcomes(batch: Batch) -> NDArray:

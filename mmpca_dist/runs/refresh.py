@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from mmpca_dist.configuration.requests import RefreshConfig
 from mmpca_dist.configuration.schema import RunConfig
+from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import AccessError, MmpcaError, OutputError
 from mmpca_dist.faults import Fault, render, showing
 from mmpca_dist.jobs import records
@@ -28,9 +29,11 @@ from mmpca_dist.passes.census import check_missing_labels, count_labels
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
-from mmpca_dist.planning.run_plan import plan_moments
+from mmpca_dist.planning.run_plan import RunRequest
 from mmpca_dist.runs import refresh_inputs
 from mmpca_dist.runs.fit import REPORT, SOLVE
+from mmpca_dist.runs.pilots import PilotRun, plan_of_pass
+from mmpca_dist.statistics.costs import summary_bytes
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.lease import Lease, held
 from mmpca_dist.stores.overlaps import canonical
@@ -183,16 +186,22 @@ class _RefreshJob:
         return tables
 
     def _plan(self, tables: list[Rows], config: RunConfig) -> None:
+        """Show the plan: the largest of those of the data sets, whose moments come in turn."""
         classes = {*self.count.classes.tolist(), *(c for rows in tables for c in rows.census.classes.tolist())}
         choice = records.Results({records.CHOOSE: finished(self.current, records.CHOOSE)} if config.chooses else {})
         n_vectors = sum(sizes_of(config, choice, method)[-1] for method in config.labels)
-        plan = plan_moments(
-            [(rows.dataset, rows.spans, len(rows.census.classes)) for rows in tables],
-            resources_of(config, self.output.uri),
-            n_classes=len(classes),
-            pooled=refresh_inputs.is_pooled(self.current),
-            models=n_vectors * self.count.record["n_features"] * 8,
-        )
+        pooled, resources, plans = refresh_inputs.is_pooled(self.current), resources_of(config, self.output.uri), []
+        for rows in tables:
+            weights = np.ones((1, len(rows.census.classes))) if pooled else None
+            request = RunRequest(rows.dataset, rows.spans, rows.census.sizes, Needs(), resources)
+            d = rows.dataset.n_features
+            moments = summary_bytes(len(classes), d, 1 if pooled else len(classes))
+            floor = 5 * moments + 5 * d * d * 8  # stored and new moments, both also over all classes, and their sum
+            output = 2 * moments + n_vectors * self.count.record["n_features"] * 8
+            pilot = PilotRun(request, rows.census, moments_alone=True, weights=weights)
+            plans.append(plan_of_pass(rows.scheduler, pilot, floor, solver=f"dense, {d} x {d}", output=output))
+        largest = max(plans, key=lambda plan: plan.memory)
+        plan = replace(largest, passes=[each for plan in plans for each in plan.passes])
         self.callback.on_plan(plan)
         plan.refuse_if_too_large()
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from mmpca_dist.configuration.dataset_section import DatasetConfig
 from mmpca_dist.configuration.requests import TransformConfig
+from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import AccessError, ColumnError, InputError, OutputError
 from mmpca_dist.faults import Fault, render, showing
 from mmpca_dist.ingest.csv import CsvRows
@@ -26,7 +27,8 @@ from mmpca_dist.jobs.first_stages import planned, resources_of
 from mmpca_dist.jobs.inputs import Inputs, readable_rows
 from mmpca_dist.jobs.job import Job, Stage, claimable, open_inputs, run_stage
 from mmpca_dist.jobs.object_records import GROUP
-from mmpca_dist.planning.run_plan import plan_projection
+from mmpca_dist.planning.run_plan import RunRequest
+from mmpca_dist.runs.pilots import PilotRun, plan_of_pass
 from mmpca_dist.runs.projection import PROJECT, Projector, RowTable, join_parts, project, projectors_of
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.column_faults import MAX_LISTED
@@ -138,16 +140,15 @@ def check_transform(config: TransformConfig, callback: Callback | None = None) -
 
 
 def _plan(job: Job) -> records.PlanRecord:
-    projectors = projectors_of(job)
-    plan = plan_projection(
-        job.dataset,
-        job.spans,
-        resources_of(job.config, job.run.uri),
-        widths=[projector.matrix.shape[1] for projector in projectors],
-        formats=len(job.config.project.format),
-        kept=len(kept_columns(job.dataset, job.config.project.keep)),
-    )
-    return planned(job, plan)
+    config, widths = job.config, [projector.matrix.shape[1] for projector in projectors_of(job)]
+    formats, keep = tuple(dict.fromkeys(config.project.format)), config.project.keep
+    request = RunRequest(
+        job.dataset, job.spans, np.empty(0, np.int64), Needs(), resources_of(config, job.run.uri), widths=widths,
+        formats=len(formats), kept=len(kept_columns(job.dataset, keep)),
+    )  # fmt: skip
+    matrices = 2 * 8 * job.dataset.n_features * sum(widths)
+    pilot = PilotRun(request, None, formats=formats, keep=keep)
+    return planned(job, plan_of_pass(job.scheduler, pilot, matrices, output=request.projected_bytes))
 
 
 CONVERTED = ".rows"

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span
 
 MIN_JOINED = 4
 """Tasks that are left where spans are joined: eight took 1.3 times the work of four, with 18 rows a class."""
-
-
-def largest_unit(dataset: Dataset, spans: list[Span]) -> tuple[int, int]:
-    """Return the rows of the largest reading unit, and the bytes a thread holds while it reads one."""
-    rows = max(stop - start for span in spans for start, stop in span.units)
-    return rows, dataset.reading_bytes(rows)
 
 
 def summary_bytes(n_classes: int, n_features: int, scatters: int) -> int:

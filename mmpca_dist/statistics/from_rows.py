@@ -14,6 +14,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.census import check_missing_labels, count_labels, warn_of_missing_labels
 from mmpca_dist.passes.dask_rows import lazy_rows
+from mmpca_dist.passes.pilot import Pilot
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
@@ -87,6 +88,8 @@ def take_moments(
     spans = moments_spans(rows.spans, len(classes), rows.dataset.n_features, scatters)
     moments, counts = replace(rows, spans=spans).pass_over(task, merge, "moments")
     moments = replace(moments.over(np.arange(len(classes)), weights), classes=classes, widening=widening)
+    if isinstance(rows.scheduler, Pilot):  # which may have seen no row of a class
+        moments = replace(moments, counts=rows.census.counts, sizes=rows.census.sizes)
     return moments, None if brackets is None else all_medians(rows, brackets, counts)
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.passes.pilot import Pilot
 from mmpca_dist.passes.rows import Rows, draw_sample, sample_rows
 from mmpca_dist.passes.units import blocks, read_batches
 from mmpca_dist.statistics.adjustment import Adjustment
@@ -192,6 +193,8 @@ def all_medians(rows: Rows, brackets: Brackets, counts: MedianCounts | None = No
         if counts is None:
             task = partial(_count_span, classes=rows.census.classes, brackets=left)
             counts = rows.pass_over(task, MedianCounts.merge, "medians")
+        if isinstance(rows.scheduler, Pilot):  # two units do not tell the medians of all
+            return np.zeros(medians.shape)
         settled, narrower = settle(left, counts)
         medians, counts = np.where(np.isnan(medians), settled, medians), None
         if narrower is None:
@@ -218,23 +221,3 @@ def column_medians(
         return {}
     rows = adjusted_rows(rows, adjustment)
     return by_pairing(all_medians(rows, first_brackets(rows, sets)), pairings)
-
-
-def foreseen_rounds(values: float, entry_bytes: int, n_medians: int, sample_rows: int) -> int:
-    """Predict the number of passes for medians, on rows in random order and if no bracket misses.
-
-    The medians, all together, are of so many ``values``, each with its key of ``entry_bytes``; the first brackets come
-    from so many ``sample_rows``.
-    """
-    inside, rounds = values * _bracket_share(sample_rows, 1.0), 1
-    # What is kept is thinned by halves until it fits, and is then at least half of the budget.
-    thinned = LIMITS.kept_bytes / 2 / entry_bytes / n_medians
-    while inside * entry_bytes > LIMITS.kept_bytes:
-        inside *= _bracket_share(thinned, 0.5)
-        rounds += 1
-    return rounds
-
-
-def _bracket_share(sample_size: float, limit: float) -> float:
-    """Return the share of the values that a bracket made from a sample holds."""
-    return min((MARGIN * np.sqrt(sample_size) + 2) / max(sample_size, 1), limit)

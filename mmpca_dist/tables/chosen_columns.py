@@ -134,11 +134,3 @@ class SomeColumns(Source):
             rows = self._rows.read(first, last)
             np.take(rows, self._positions, axis=1, out=out[first - start : last - start], mode="clip")
         return out
-
-    def reading_bytes(self, n_rows: int) -> int:
-        return n_rows * self.row_bytes + self._rows.reading_bytes(min(n_rows, self._most))
-
-    def sparse_bytes(self, n_rows: int) -> int:
-        if not self.sparse:
-            return super().sparse_bytes(n_rows)
-        return self._rows.sparse_bytes(n_rows) + 2 * self._rows.sparse_bytes(min(n_rows, self._most))

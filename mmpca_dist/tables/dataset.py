@@ -355,23 +355,3 @@ class Dataset(Table):
         beside = 0 if self.form is None else self.n_rows * (self.n_features - self.form.filled)
         own = self.n_rows * (self.base if self.mapped is None else self.mapped.facts).n_features
         return (own if self._own_columns else self.source.nnz) + beside
-
-    def reading_bytes(self, n_rows: int) -> int:
-        held, row_bytes = self._held(n_rows, self.base.sparse and self._own_columns), self.row_bytes
-        if self.mapped is not None:
-            held += n_rows * row_bytes + self.mapped.block_bytes if self._own_columns else 3 * n_rows * row_bytes
-        return held if self.form is None else held + 2 * n_rows * row_bytes
-
-    def sparse_bytes(self, n_rows: int) -> int:
-        if not self.sparse:
-            return self.reading_bytes(n_rows) + 2 * n_rows * self.row_bytes
-        held = self._held(n_rows, sparse=True) + (0 if self.mapped is None else 3 * n_rows * self.row_bytes)
-        return held if self.form is None else held + 32 * n_rows * (self.n_features - self.form.filled)
-
-    def _held(self, n_rows: int, sparse: bool) -> int:
-        """Return the bytes held while so many rows are read that are left of stretches of the source."""
-        held = self.source.sparse_bytes if sparse else self.source.reading_bytes
-        if self.kept is None:
-            return held(n_rows)
-        more = 2 * held(n_rows) if sparse else n_rows * self.base.n_features * self.base.dtype.itemsize
-        return held(self.kept.most) + more

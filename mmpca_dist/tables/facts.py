@@ -14,7 +14,7 @@ ARRAYS = "mmpca-arrays"
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts of a table, and the costs of reading it. A table made of another one replaces some of these."""
+    """The facts of a table, and how it is read. A table made of another one replaces some of these."""
 
     uri: str
     n_rows: int
@@ -26,12 +26,8 @@ class Facts:
     """Whether rows are stored, and read, in CSR form."""
     kind: str = "local"
     """How fast it is read: ``local``, ``remote``, ``synthetic`` or ``memory``."""
-    read_overhead: float = 1.0
-    """Copies of a unit held while it is read, besides the caller's buffer."""
     resident_bytes: int = 0
     """Bytes of the data that each process holds while the data set is in use."""
-    row_operations: int = 0
-    """Multiply-adds that row maps take for a row as it is read."""
     rows_read: float = 1.0
     """Rows that are read for each row that is left, on average; more than one where some are left out."""
 
@@ -84,14 +80,6 @@ class Table:
     def reads_ahead(self) -> bool:
         """Whether passes read the next unit while they work on one, as reading waits for others."""
         return self.facts.kind == "remote"
-
-    def reading_bytes(self, n_rows: int) -> int:
-        """Return the bytes held while ``n_rows`` dense rows are read, with these and those that are read ahead."""
-        return int(n_rows * self.row_bytes * (1 + self.facts.read_overhead + self.reads_ahead))
-
-    def sparse_bytes(self, n_rows: int) -> int:
-        """Return the most bytes held while ``n_rows`` rows are read in CSR form, the rows included."""
-        return self.reading_bytes(n_rows) + 2 * n_rows * self.row_bytes
 
     def share_bytes(self, n_rows: int) -> int:
         """Return the bytes read for ``n_rows`` rows, on average."""

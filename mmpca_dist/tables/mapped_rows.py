@@ -59,34 +59,24 @@ class RowMaps:
     def facts(self) -> Facts:
         """The facts of the rows after the maps."""
         before = self.before
-        width, operations, resident = before.n_features, before.row_operations, before.resident_bytes
+        width, resident = before.n_features, before.resident_bytes
         for row_map in self.maps:
-            operations += row_map.row_operations(width)
             resident += row_map.fitted_bytes(width)
             width = row_map.n_columns(width)
         # Single precision holds every integer of two bytes.
         dtype = before.dtype if before.dtype.kind == "f" else np.dtype("f4" if before.dtype.itemsize <= 2 else "f8")
-        facts = replace(before, dtype=dtype, row_operations=operations, resident_bytes=resident)
+        facts = replace(before, dtype=dtype, resident_bytes=resident)
         if not self.own_columns:
             return facts
         return replace(
             facts, n_features=width, feature_names=[f"{self._prefix}{column}" for column in range(width)],
             dtype=np.result_type(dtype, np.float32),  # half precision would lose what kernels tell apart
-            sparse=False, image_shape=None, read_overhead=0.0,
+            sparse=False, image_shape=None,
         )  # fmt: skip
 
     @property
     def _prefix(self) -> str:
         return name_of([row_map for row_map in self.maps if row_map.own_columns][-1])
-
-    @property
-    def block_bytes(self) -> int:
-        """Bytes held while a block of rows is mapped."""
-        width, held = self.before.n_features, 0
-        for row_map in self.maps:
-            held += row_map.block_bytes(MAP_ROWS, width) + 3 * 8 * MAP_ROWS * width
-            width = row_map.n_columns(width)
-        return held
 
     def cut(self, edges: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the edges of chunks; one whose mapped rows would be larger than a reading unit is cut."""

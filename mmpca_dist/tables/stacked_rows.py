@@ -38,7 +38,6 @@ class Stack(Source):
         self.label = first.label if all(part.label is not None for part in parts) else None
         self.facts = replace(
             first.facts, uri=uri, n_rows=int(self._part_edges[-1]),
-            read_overhead=max(part.facts.read_overhead for part in parts),
             resident_bytes=sum(part.facts.resident_bytes for part in parts),
         )  # fmt: skip
 
@@ -95,12 +94,6 @@ class Stack(Source):
     @property
     def nnz(self) -> int:
         return sum(part.nnz for part in self._parts)
-
-    def reading_bytes(self, n_rows: int) -> int:
-        return max(part.reading_bytes(n_rows) for part in self._parts)
-
-    def sparse_bytes(self, n_rows: int) -> int:
-        return 2 * max(part.sparse_bytes(n_rows) for part in self._parts)
 
     @property
     def addresses(self) -> list[str]:

@@ -7,10 +7,10 @@ import pytest
 from helpers.resuming import KILLS, Killed, Writes, no_report, results_hash, small_units
 from helpers.tables import content_of, labelled, make_config, write_zarr
 
-import mmpca_dist.runs.fit as stages_module
 from mmpca_dist import run
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.planning.run_plan import RunRequest
 from mmpca_dist.runs.listing import clean
 from mmpca_dist.stores import storage
 
@@ -55,7 +55,7 @@ EVERY = [pytest.param(kind, None if kind == "in memory" else 25, marks=pytest.ma
 def test_a_run_killed_at_the_objects_it_writes(kind, points, rows, tmp_path, monkeypatch):
     """Every record, and every group of spans, or some of them: before it is written, half-way, or just after."""
     if kind == "on disk":
-        monkeypatch.setattr(stages_module, "search_in_memory", lambda *_: False)
+        monkeypatch.setattr(RunRequest, "search_in_memory", False)
     settings = {"methods": METHODS, "n_components": 3, "compute": {"workers": 1}, **KINDS[kind]}
     writes = Writes(monkeypatch)
     run(make_config(tmp_path / "whole", rows, **settings))

@@ -14,7 +14,7 @@ from helpers.tables import config_of, read_back
 
 from mmpca_dist import MarginPCA, load_model, run
 from mmpca_dist.neighbors import pair_statistics as pair_module
-from mmpca_dist.runs import fit as stages
+from mmpca_dist.planning.run_plan import RunRequest
 
 pytestmark = pytest.mark.usefixtures("no_report")
 
@@ -39,7 +39,7 @@ COMPUTE = {
 def test_a_run_gives_the_components_of_the_estimator(where, tmp_path, monkeypatch):
     """On threads, on a cluster of processes, and with a store in place of memory: the same bits."""
     if where == "little memory":
-        monkeypatch.setattr(stages, "search_in_memory", lambda *_: False)
+        monkeypatch.setattr(RunRequest, "search_in_memory", False)
     output = tmp_path / "out"
     results = run(config(output, compute=COMPUTE[where]))
     assert results["search"]["in_memory"] == (where == "threads")
@@ -75,7 +75,7 @@ def test_a_run_once_more_searches_no_more(tmp_path):
 
 @pytest.mark.e2e
 def test_a_run_broken_off_in_the_search_leaves_no_scratch_and_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(stages, "search_in_memory", lambda *_: False)
+    monkeypatch.setattr(RunRequest, "search_in_memory", False)
     seen = []
 
     def fail(neighbors, **_):

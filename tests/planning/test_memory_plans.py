@@ -14,8 +14,8 @@ from scipy.sparse import random_array
 
 from mmpca_dist.planning.plan import PROCESS_BASE
 
-MOST, FREE = 6, 256 << 20
-"""Plans are at most so many times what is used, beside budgets that short runs do not fill."""
+MOST, FREE = 2, 64 << 20
+"""Plans are at most so many times what is used, and so much more."""
 FEW = (1000, 50, 4)
 """Rows, columns and classes of the run that goes before."""
 
@@ -28,7 +28,6 @@ from mmpca_dist.runs.evaluate import evaluation_stages
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.job import measured, open_job, run_stage
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.planning.plan import PROCESS_BASE
 from mmpca_dist.runs.fit import stages_of
 
 def peaks_of(content, purpose):
@@ -39,7 +38,7 @@ def peaks_of(content, purpose):
             with measured(job, 0.002) as peak:
                 run_stage(job, stage)
                 peaks[stage.name] = peak()
-        return peaks, job.results["plan"]["memory"]
+        return peaks, job.results["plan"]["memory"], job.results["plan"]["base"]
 
 if __name__ == "__main__":
     few, rows, purpose, limits = json.loads(sys.argv[1])
@@ -47,10 +46,10 @@ if __name__ == "__main__":
     peaks_of(few, purpose)
     gc.collect()
     before = psutil.Process().memory_info()
-    peaks, planned = peaks_of(rows, purpose)
+    peaks, planned, base = peaks_of(rows, purpose)
     used = {name: peak - before.rss for name, peak in peaks.items()}
     # Of libraries more or fewer pages are mapped, by how their files lie in the page cache.
-    print(json.dumps({"used": used, "start": before.rss - before.shared, "planned": planned - PROCESS_BASE}))
+    print(json.dumps({"used": used, "start": before.rss - before.shared, "planned": planned - base}))
 """
 
 EVALUATION = {"classifiers": ["fisher"], "splits": "folds", "folds": 3}
@@ -225,7 +224,7 @@ def test_no_run_holds_more_data_than_its_plan(name, request, tmp_path):
     used = max(found["used"].values())
     print(f"{used >> 20} of {found['planned'] >> 20} MiB, {found['start'] >> 20} MiB before")
     assert found["start"] <= PROCESS_BASE
-    assert used <= 1.1 * found["planned"], f"{reason}: {found}"
+    assert used <= 1.05 * found["planned"], f"{reason}: {found}"
     assert found["planned"] <= MOST * used + FREE, f"{reason}: {found}"
 
 

@@ -9,57 +9,59 @@ from helpers.tables import make_config
 
 import mmpca_dist.planning.run_plan as planning_module
 from mmpca_dist import open_dataset, run
+from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import PlanError
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.neighbors.options import row_bytes
 from mmpca_dist.passes.scratch import ZarrScratch
 from mmpca_dist.planning.plan import Resources
-from mmpca_dist.planning.run_plan import plan_projection, search_in_memory
+from mmpca_dist.planning.run_plan import RunRequest, make_plan
 from mmpca_dist.runs.fit import preview
-from mmpca_dist.statistics.medians import foreseen_rounds
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.spans import make_spans
 
 MEDIANS = {"methods": ["pca", "m-pca1b"], "precision": "single", "n_components": [2, 8]}
 
 
+@pytest.fixture
+def units(limits):
+    """Little data is cut into units, too, as a pilot reads two of many."""
+    limits.unit_bytes = limits.smallest_unit_bytes = 64 << 10
+
+
 def planned_and_done(config, projected=True):
     """Return the plan, and the passes that were made; what was measured of them is what was planned."""
     results = run(config)
     stages = [results[name] for name in ("reduce", "search", "project") if name in results]
-    assert max(stage["memory"] for stage in stages) <= results["plan"]["memory"]
+    assert max(stage["memory"] for stage in stages) <= 1.05 * results["plan"]["memory"]
     passes = [*(name for stage in stages for name in stage["passes"]), *["project"] * projected]
-    assert passes == [p["name"] for p in results["plan"]["passes"]]
-    assert sum(stage["bytes"] for stage in stages) == sum(p["bytes"] for p in results["plan"]["passes"])
+    searched = {"sample", "cells"} if results["plan"]["search"] else set()
+    planned = [p for p in results["plan"]["passes"] if p["name"] not in searched]
+    assert [p["name"] for p in planned] == [name for name in passes if name not in searched]
+    assert all(p["seconds"] > 0 for p in planned)
     return results["plan"], passes
 
 
 GAUSSIAN = "synthetic:gaussian?n=300000&d=128"
 MEDIAN_CASES = {
-    "brackets": (GAUSSIAN, None, ["sample", "moments"], 1, "too much to keep; a bracket misses once in two million"),
-    "another pass": (GAUSSIAN, 2 << 20, ["sample", "moments", "medians"], 1, "4.5 MiB between the brackets"),
-    "sampled whole": ("bundled:digits", 1 << 10, ["sample", "moments"], 0, "brackets are then the medians"),
-    "small": ("bundled:digits", None, ["moments"], 0, "all values are kept"),
+    "brackets": (GAUSSIAN, None, ["sample", "moments"], "too much to keep; a bracket misses once in two million"),
+    "sampled whole": ("bundled:digits", 1 << 10, ["sample", "moments"], "brackets are then the medians"),
+    "small": ("bundled:digits", None, ["moments"], "all values are kept"),
 }
 
 
 @pytest.mark.parametrize(
     "case", [pytest.param(name, marks=() if name == "small" else pytest.mark.e2e) for name in MEDIAN_CASES]
 )
-def test_passes_for_medians(case, tmp_path, limits):
-    uri, kept, expected, more, reason = MEDIAN_CASES[case]
+def test_passes_for_medians(case, request, tmp_path, limits):
+    uri, kept, expected, reason = MEDIAN_CASES[case]
+    if uri != GAUSSIAN:
+        request.getfixturevalue("units")
     if kept is not None:
         limits.kept_bytes, limits.kept_floor = kept, 0
     plan, passes = planned_and_done(make_config(tmp_path / "out", uri, **MEDIANS))
     assert passes == [*expected, "project"], reason
-    assert plan["more_passes"] == more, reason
-
-
-@pytest.mark.parametrize(("n_rows", "rounds"), [(1_000_000, 1), (4_000_000, 2), (100_000_000, 3), (10**12, 6)])
-def test_rounds_foreseen_for_256_columns(n_rows, rounds):
-    """With two classes in single precision, 2% of the values, 6 bytes each, lie between the first brackets, and 5.6%
-    of those between the next: (5 sqrt(s) + 2) / s of samples of s = 65,536 and then 8,192 values."""
-    assert foreseen_rounds(n_rows * 256, 6, 2 * 256, 65_536) == rounds
+    assert plan["more"] == "medians again where brackets overflow or miss"
 
 
 def test_fewer_threads_and_other_limits_are_told_apart(tmp_path):
@@ -71,12 +73,12 @@ def test_fewer_threads_and_other_limits_are_told_apart(tmp_path):
     assert 0 < apart.base < apart.memory
 
 
-def test_the_plan_does_not_depend_on_what_the_process_holds(tmp_path):
+def test_the_plan_does_not_depend_on_what_the_process_holds(tmp_path, units):
     """A notebook with a table of its own gets the plan of a fresh process, and its table is not measured."""
-    config = make_config(tmp_path / "out", "synthetic:gaussian?n=3000&d=8", methods=["pca"], n_components=2)
+    config = make_config(tmp_path / "out", "synthetic:gaussian?n=30000&d=8", methods=["pca"], n_components=2)
     lean = preview(config)
     table = np.ones(100 << 20)
-    assert preview(config).memory == lean.memory
+    assert preview(config).memory == pytest.approx(lean.memory, rel=0.01)
     planned_and_done(config)
     assert table.nbytes > lean.memory
 
@@ -95,19 +97,24 @@ def test_the_solver_does_not_depend_on_memory_limits(limit, tmp_path):
             plan.refuse_if_too_large()
 
 
+def request_of(uri, output, limit, **facts):
+    dataset = open_dataset(uri)
+    counts = np.array([dataset.n_rows // 2, dataset.n_rows - dataset.n_rows // 2])
+    resources = Resources("single", str(output), 1, 1, facts.pop("in_process", True), limit)
+    return RunRequest(dataset, make_spans(dataset), counts, Needs(n_components=4), resources, **facts)
+
+
 @pytest.mark.parametrize(
     ("limit", "message"),
-    [(100 << 20, r"needs .* and 100.00 MiB are allowed"), (8 << 30, r"writes 91.55 MiB, and 10.00 MiB are free")],
+    [(100 << 20, r"needs .* and 100.00 MiB are allowed"), (8 << 30, r"writes 91.62 MiB, and 10.00 MiB are free")],
 )
 def test_a_projection_is_refused_with_both_numbers(limit, message, tmp_path, monkeypatch):
-    dataset = open_dataset("synthetic:gaussian?n=1000000&d=64")
-    resources = Resources("single", str(tmp_path), 1, 1, True, limit)
     monkeypatch.setattr(storage, "free_bytes", lambda _: 10 << 20)
-    plan = plan_projection(dataset, make_spans(dataset), resources, widths=[4, 4], formats=2, kept=0)
-    assert plan.output == 1_000_000 * 2 * 2 * (4 * 4 + 8)  # components and the number of a row
+    plan = make_plan(request_of("synthetic:gaussian?n=1000000&d=64", tmp_path, limit, widths=[4, 4], formats=2))
+    moments = 2 * (64 + 1) * 64 * 8
+    assert plan.output == 1_000_000 * 2 * 2 * (4 * 4 + 8) + moments  # components and the number of a row
     with pytest.raises(PlanError, match=message):
         plan.refuse_if_too_large()
-    assert np.isfinite(plan.seconds)
 
 
 SEARCH = {"methods": ["pca", "m-pca2"], "precision": "single", "n_components": 2}
@@ -182,11 +189,11 @@ def test_the_plan_of_a_search_of_wide_rows_grows_with_their_width_alone(tmp_path
 
 def test_the_search_goes_to_disk_where_memory_is_small(tmp_path):
     """Rows are there twice while they are sorted, and may take half of what is allowed."""
-    dataset = open_dataset("synthetic:gaussian?n=1000000&d=64")
-    half = 2 * 1_000_000 * row_bytes(dataset)
+    uri = "synthetic:gaussian?n=1000000&d=64"
+    half = 2 * 1_000_000 * row_bytes(open_dataset(uri))
     for limit, expected in ((2 * half, True), (2 * half - 2, False)):
-        assert search_in_memory(dataset, Resources("single", str(tmp_path), 1, 1, True, limit)) is expected
-    assert not search_in_memory(dataset, Resources("single", str(tmp_path), 1, 1, False, 2 * half))
+        assert request_of(uri, tmp_path, limit).search_in_memory is expected
+    assert not request_of(uri, tmp_path, 2 * half, in_process=False).search_in_memory
 
 
 def test_scratch_that_does_not_fit_the_disk_is_refused_with_both_numbers(tmp_path, monkeypatch):
@@ -224,10 +231,12 @@ def test_what_a_search_is_expected_to_cost_follows_from_its_settings(tmp_path):
     assert preview(make_config(tmp_path / "out", SEARCHED, methods=["pca"], n_components=2)).search is None
 
 
-def test_a_plan_states_no_time_of_a_search(tmp_path):
-    """It was wrong by 2 to 8 times: the search tells its own once its first units are done."""
+def test_a_plan_states_no_time_of_a_search(tmp_path, units, limits):
+    """It was wrong by 2 to 8 times: the search tells its own once its first units are done. Little data has none."""
     plan = preview(make_config(tmp_path / "out", methods=["pca", "m-pca2"], n_components=[2]))
     told = dict(plan.rows())["expected time"]
-    assert told.endswith(" for the passes; that of the search is told by the speed of its first units")
+    assert told.endswith(" by the speed of two units; that of the search is told by the speed of its first units")
     without = preview(make_config(tmp_path / "out", methods=["pca"], n_components=[2]))
-    assert dict(without.rows())["expected time"].endswith(" for the passes")
+    assert dict(without.rows())["expected time"].endswith(" for the passes, by the speed of two units")
+    limits.unit_bytes = limits.smallest_unit_bytes = 8 << 20
+    assert "expected time" not in dict(preview(make_config(tmp_path / "out", methods=["pca"])).rows())

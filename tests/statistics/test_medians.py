@@ -307,7 +307,10 @@ def test_rows_that_never_settle_end():
     brackets = Brackets(np.ones((1, 1), bool), np.array([9]), *ends)
     below = MedianCounts(np.array([[[9]], [[0]], [[0]], [[0]]]), np.empty(0, np.uint16), np.empty(0, np.uint8))
     rows = SimpleNamespace(
-        pass_over=lambda *_: below, census=SimpleNamespace(classes=np.array([0])), dataset=SimpleNamespace(uri="X")
+        pass_over=lambda *_: below,
+        scheduler=None,
+        census=SimpleNamespace(classes=np.array([0])),
+        dataset=SimpleNamespace(uri="X"),
     )
     with pytest.raises(InputError, match="passes do not settle the medians of X"):
         medians.all_medians(rows, brackets)

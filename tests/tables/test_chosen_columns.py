@@ -155,12 +155,10 @@ def test_evaluations_choose_too_with_text_gaps_and_another_file_is_another_run(t
 
 
 def test_chosen_columns_cost_what_they_hold():
-    """The plan counts the choice, and one unit of whole rows beside it."""
     from mmpca_dist.tables.chosen_columns import SomeColumns
     from mmpca_dist.tables.readers.memory import source_in_memory
 
     rows = source_in_memory(np.asarray(X), "X")
     few = SomeColumns(rows, AT)
     assert few.n_bytes == rows.n_bytes
-    assert few.reading_bytes(100) == 100 * 24 + rows.reading_bytes(100)
     assert SomeColumns(few, [2, 1]).read(0, 240).tolist() == X[:, [3, 0]].tolist()

@@ -11,9 +11,6 @@ from helpers.samples import on_dense
 from helpers.tables import config_of, labelled, write_csr, write_zarr
 
 from mmpca_dist import load_model, open_dataset, run
-from mmpca_dist.eigen.costs import passes_costs
-from mmpca_dist.eigen.needs import Needs
-from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.statistics.scatter_operator import Block, ScatterOperator
@@ -137,16 +134,3 @@ def test_runs_and_evaluations(standardize, tmp_path, monkeypatch):
     for method in methods:
         one, other = load_model(str(own), method), load_model(str(folder), method)
         np.testing.assert_allclose(one.eigenvalues_, other.eigenvalues_, rtol=1e-9)
-
-
-def test_plans_count_wider_vectors():
-    X, y, Z = rows(200, 30, 3)
-    plain = rows_in_memory(scipy.sparse.csr_array(X), y, "X")
-    sizes = [
-        passes_costs(
-            dataset, spans_of(np.asarray([0, 200])), SolverOptions("krylov"), Needs(n_components=2), n_classes=3,
-            standardize=False, item=8, threads=1,
-        )
-        for dataset in (plain, widened(with_covariates(plain, given_covariates(Z, 200))))
-    ]  # fmt: skip
-    assert sizes[0].memory < sizes[1].memory and sizes[0].vectors == sizes[1].vectors

@@ -77,5 +77,4 @@ ARPACK = BlockSolver(
     name="arpack",
     description="ARPACK on sparse rows in memory, and passes that prove what it finds",
     begin=KRYLOV.begin,
-    basis_bytes=KRYLOV.basis_bytes,
 )

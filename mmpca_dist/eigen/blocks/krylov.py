@@ -112,5 +112,4 @@ KRYLOV = BlockSolver(
     name="krylov",
     description="block Krylov: keeps the blocks of all passes",
     begin=_begin,
-    basis_bytes=lambda passes, width, item: passes * width * item,
 )

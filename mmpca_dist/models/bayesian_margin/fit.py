@@ -13,13 +13,12 @@ from mmpca_dist.eigen.certificate import ritz_pairs
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.choice_by_folds import MAX_FOLDS, STEP, Choice, FoldGrid, beyond, folds_of_classes
 from mmpca_dist.models.bayesian_margin.posterior import PRIOR, Array, Constants, Posterior, Prior, transposed
-from mmpca_dist.models.bayesian_margin.sweep import FEWEST_ROWS, MarginSweep, SweptVariants
+from mmpca_dist.models.bayesian_margin.sweep import MarginSweep, SweptVariants
 from mmpca_dist.passes.folds import folds_of
 from mmpca_dist.passes.label_terms import ClassTerms, LabelTerms, TargetTerms
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.serialization import storable
-from mmpca_dist.passes.sweeps import Sweeper, SweepRound, SweptNeed
-from mmpca_dist.passes.units import block_rows
+from mmpca_dist.passes.sweeps import Sweeper, SweptNeed
 from mmpca_dist.statistics.row_space import WorkingRows
 from mmpca_dist.statistics.scatters import WeightedScatter, full_rank
 from mmpca_dist.statistics.working_statistics import Statistics
@@ -117,28 +116,11 @@ class MarginFit(SweptNeed):
     def largest(self, statistics: Statistics) -> int:
         return full_rank(statistics.moments) if statistics.approximation is None else statistics.n_features
 
-    def rounds(self, n_classes: int, n_components: int, n_features: int) -> list[SweepRound]:
+    def state_bytes(self, n_classes: int, n_components: int, n_features: int) -> int:
         variants = 1 if n_classes == 2 and self.epsilon is None else n_classes
-        final = self._round(variants, n_components)
-        if self.C != "auto":
-            return [final]
-        first = self._round(variants * len(self.candidates or self._first(n_features)) * MAX_FOLDS, n_components)
-        if self.candidates:
-            return [first, final]
-        further = self._round(variants * MAX_FOLDS, n_components)
-        return [first, replace(further, most=MAX_STEPS * further.most), final]
-
-    def _round(self, variants: int, k: int) -> SweepRound:
-        columns, square = variants * k, variants * (k + 1) ** 2
-        return SweepRound(
-            most=self.max_iter,
-            expected=min(self.max_iter, EXPECTED),
-            columns=columns,
-            state_bytes=8 * variants * (1 if self.epsilon is None else 2),
-            sum_bytes=3 * 8 * square,
-            block_bytes=8 * (ARRAYS * block_rows(columns, FEWEST_ROWS) * (columns + 4 * variants) + 6 * square),
-            row_operations=10.0 * square + 1500.0 * columns,  # visits of values, slow compared with products
-        )
+        if self.C == "auto":
+            variants *= MAX_FOLDS * len(self.candidates or self._first(n_features))
+        return 8 * variants * (1 if self.epsilon is None else 2)
 
     def _sweep(self, name: str, working: WorkingRows, terms: LabelTerms, C: Array) -> MarginSweep:
         constants = Constants(C, working.centre, working.n_features, self.prior)

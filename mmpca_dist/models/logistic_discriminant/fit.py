@@ -13,7 +13,7 @@ from scipy.special import log_softmax
 from mmpca_dist.errors import InputError
 from mmpca_dist.passes.centred_rows import Array, RowUnits
 from mmpca_dist.passes.serialization import storable
-from mmpca_dist.passes.sweeps import Step, Sweep, Sweeper, SweepRound, SweptNeed
+from mmpca_dist.passes.sweeps import Step, Sweep, Sweeper, SweptNeed
 from mmpca_dist.passes.units import BLOCK_ROWS
 from mmpca_dist.statistics.row_space import WorkingRows
 from mmpca_dist.statistics.working_statistics import Statistics
@@ -135,13 +135,3 @@ class LogisticFit(SweptNeed):
 
     def largest(self, statistics: Statistics) -> int:
         return int(np.count_nonzero(statistics.moments.counts)) - 1
-
-    def rounds(self, n_classes: int, n_components: int, n_features: int) -> list[SweepRound]:
-        m, p = n_classes - 1, n_features + 1
-        return [
-            SweepRound(
-                most=self.max_iter, expected=min(self.max_iter, EXPECTED), columns=2 * m, state_bytes=0,
-                sum_bytes=8 * (m * p) ** 2, block_bytes=8 * BLOCK_ROWS * (2 * p + 6 * n_classes),
-                row_operations=float(m * n_classes * p**2), update_operations=float(m * p) ** 3,
-            )
-        ]  # fmt: skip

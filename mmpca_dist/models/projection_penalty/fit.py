@@ -11,15 +11,14 @@ from mmpca_dist.methods.base.choice_by_folds import MAX_FOLDS, Choice, FoldGrid,
 from mmpca_dist.models.projection_penalty.reduction import ReductionOf
 from mmpca_dist.models.projection_penalty.results import PenalizedModels
 from mmpca_dist.optimise.interior_rows import INTERIORS
-from mmpca_dist.optimise.minimise import MAX_HINGES, MAX_SMOOTH, Models, Problem, minimise, most_together
+from mmpca_dist.optimise.minimise import MAX_HINGES, Models, Problem, minimise, most_together
 from mmpca_dist.optimise.penalties import Penalty, SparsePenalty, SubspacePenalty
 from mmpca_dist.optimise.squares import Squares
 from mmpca_dist.passes.centred_rows import Array
 from mmpca_dist.passes.folds import folds_of
 from mmpca_dist.passes.label_terms import ClassTerms, FoldTerms, ResidualTerms
 from mmpca_dist.passes.rows import Rows
-from mmpca_dist.passes.sweeps import Sweeper, SweepRound, SweptNeed
-from mmpca_dist.passes.units import block_rows
+from mmpca_dist.passes.sweeps import Sweeper, SweptNeed
 from mmpca_dist.statistics.fold_moments import training_moments
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.row_space import WorkingRows, coordinates_of
@@ -170,14 +169,13 @@ class PenaltyFit(SweptNeed):
             return SparsePenalty(P, self.epsilon, len(P) if self.reduction.appended else 0)
         return SubspacePenalty.of(P, self.epsilon)
 
-    def rounds(self, n_classes: int, n_components: int, n_features: int) -> list[SweepRound]:
-        models = len(self.targets) or (1 if n_classes == 2 else n_classes)
-        last = self._round(models, n_features)
-        if self.alpha is not None and not self.sizes:
-            return [last]
-        candidates = len(self._alphas) * max(len(self.sizes), 1)
-        first = self._round(models, n_features, MAX_FOLDS, candidates)
-        return [*self.reduction.rounds(n_classes, n_features), first, last]
+    def state_bytes(self, n_classes: int, n_components: int, n_features: int) -> int:
+        if self.loss not in INTERIORS:
+            return 0
+        fits = len(self.targets) or (1 if n_classes == 2 else n_classes)
+        if self.alpha is None or self.sizes:
+            fits *= MAX_FOLDS * len(self._alphas) * max(len(self.sizes), 1)
+        return 8 * len(fields(INTERIORS[self.loss])) * min(fits, most_together(n_features + 1, MAX_HINGES))
 
     @property
     def _is_least_squares(self) -> bool:
@@ -187,25 +185,6 @@ class PenaltyFit(SweptNeed):
     @property
     def takes_rows(self) -> bool:
         return (self.alpha is None or bool(self.sizes)) and self.reduction.takes_rows
-
-    def _round(self, models: int, d: int, n_folds: int = 1, n_candidates: int = 1) -> SweepRound:
-        hinge, fits = self.loss in INTERIORS, models * n_folds * n_candidates
-        inside = min(fits, most_together(d + 1, MAX_HINGES)) if hinge else 0
-        together = inside if self.loss == "hinge" else min(fits, most_together(d + 1, MAX_SMOOTH))
-        turns, squares = -(-fits // together), together
-        if self._is_least_squares:  # a scatter of each fold serves all
-            turns, together, squares = 1, models * n_folds, n_folds
-        share = d / 2 if hinge or self.penalty == "l1" else d / 10
-        return SweepRound(
-            most=turns * self.max_iter,
-            expected=turns * min(self.max_iter, EXPECTED[self.loss]),
-            columns=int(3 * together + squares * share) + 1,
-            state_bytes=8 * len(fields(INTERIORS[self.loss])) * inside if hinge else 0,
-            sum_bytes=8 * squares * (d + 1) ** 2,
-            block_bytes=8 * ARRAYS * block_rows(together) * together,
-            row_operations=500.0 * together,
-            update_operations=squares * (UPDATE + float(d) ** 3),
-        )
 
 
 def squares_of(statistics: Statistics, has_intercept: bool) -> tuple[Squares, Array | None]:

@@ -16,13 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 from mmpca_dist import dask_arrays as da
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.methods.base.choice_by_folds import MAX_FOLDS, training_statistics
+from mmpca_dist.methods.base.choice_by_folds import training_statistics
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.passes.rows import Rows
-from mmpca_dist.passes.sweeps import SweepRound
 from mmpca_dist.statistics.column_units import column_units
-from mmpca_dist.statistics.moments import use_pooled
 from mmpca_dist.statistics.working_statistics import Statistics
 
 ByFold = tuple[dict[int, list[NDArray[np.float64]]], bool]
@@ -56,10 +54,6 @@ class ReductionOf:
         fitted to rows, or, not nested, which has seen those that are held out. Numbers with the same P are left out.
         """
         return distinct({size: [self.components(statistics, size)] for size in sizes}), not self.is_fitted_to_all
-
-    def rounds(self, n_classes: int, n_features: int) -> list[SweepRound]:
-        """Return the passes that `by_fold` takes."""
-        return []
 
     @property
     def takes_rows(self) -> bool:
@@ -140,11 +134,6 @@ class MethodReduction(ReductionOf):
         training = training_statistics(rows, n_folds, replace(self.needs, n_components=max(sizes)), statistics)
         folds = [self._by_size(each, sizes, statistics.scale) for each in training or [statistics]]
         return distinct({size: [fold[size] for fold in folds] for size in sizes}), training is not None
-
-    def rounds(self, n_classes: int, n_features: int) -> list[SweepRound]:
-        cells = n_classes * MAX_FOLDS
-        sums = 0 if self.takes_rows or use_pooled(cells, n_features) else 8 * cells * n_features**2
-        return [SweepRound(1, 1, n_features // 2, 0, sums, 0, 0.0)]
 
     @property
     def takes_rows(self) -> bool:

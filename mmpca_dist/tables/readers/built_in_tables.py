@@ -44,7 +44,7 @@ class BundledTable(ArrayRows):
         X, _, names = _load(uri)
         shape = (8, 8) if _parse(uri)[0] == "digits" else None
         self.facts = Facts(
-            uri, len(X), X.shape[1], X.dtype, names, shape, kind="memory", read_overhead=0.0,
+            uri, len(X), X.shape[1], X.dtype, names, shape, kind="memory",
             resident_bytes=2 * X.nbytes,
         )  # fmt: skip
 
@@ -119,9 +119,7 @@ class SyntheticTable(Source):
         self.options = options
         if options["dtype"] not in ("float32", "float64"):
             raise InputError(f"dtype={options['dtype']} in {uri}: synthetic rows are float32 or float64.")
-        self.facts = Facts(
-            uri, options["n"], options["d"], np.dtype(options["dtype"]), kind="synthetic", read_overhead=0.1
-        )
+        self.facts = Facts(uri, options["n"], options["d"], np.dtype(options["dtype"]), kind="synthetic")
         if self.n_rows < 2 or self.n_features < 1:
             raise InputError(f"{uri} needs at least n=2 rows and d=1 columns.")
         check_table(uri, (self.n_rows, self.n_features), self.dtype)

@@ -74,13 +74,6 @@ class SparseRows(Source):
             raise InputError(not_finite(Dataset.of(self), row, int(rows.indices[entry]), float(rows.data[entry])))
         return rows
 
-    def sparse_bytes(self, n_rows: int) -> int:
-        copies = 3 if self.reads_ahead else 2
-        return copies * self._most_stored(n_rows) * (self.dtype.itemsize + CSR_ITEM) + 3 * n_rows * 8
-
-    def reading_bytes(self, n_rows: int) -> int:
-        return n_rows * self.row_bytes + self.sparse_bytes(n_rows)
-
     @property
     @abstractmethod
     def _ends(self) -> NDArray:
@@ -89,11 +82,6 @@ class SparseRows(Source):
     @property
     def nnz(self) -> int:
         return int(self._ends[-1])
-
-    def _most_stored(self, n_rows: int) -> int:
-        """Return the most values that ``n_rows`` consecutive rows hold."""
-        ends, n_rows = self._ends, min(n_rows, self.n_rows)
-        return int((ends[n_rows:] - ends[: len(ends) - n_rows]).max())
 
 
 def value_type(stored: np.dtype) -> np.dtype:

@@ -152,9 +152,6 @@ class SparseH5adRows(SparseRows, H5adRows):
     def n_bytes(self) -> int:
         return self.nnz * self._entry + (self.n_rows + 1) * 8
 
-    def sparse_bytes(self, n_rows: int) -> int:
-        return super().sparse_bytes(n_rows) + self._most_stored(n_rows) * self._entry
-
 
 @functools.lru_cache(maxsize=64)
 def _row_ends(uri: str, features: str, token: str) -> NDArray[np.int64]:

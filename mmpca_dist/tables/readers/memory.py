@@ -43,7 +43,7 @@ class ArrayRows(Source):
     def __init__(self, X: NDArray, uri: str) -> None:
         self._X = np.asarray(X)
         check_table(uri, self._X.shape, self._X.dtype)
-        self.facts = Facts(uri, len(self._X), self._X.shape[1], self._X.dtype, kind="memory", read_overhead=0.0)
+        self.facts = Facts(uri, len(self._X), self._X.shape[1], self._X.dtype, kind="memory")
 
     def read(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         return self._X[start:stop]
@@ -177,12 +177,6 @@ class NpzRows(Source):
     @property
     def nnz(self) -> int:
         return self._rows.nnz
-
-    def reading_bytes(self, n_rows: int) -> int:
-        return self._rows.reading_bytes(n_rows)
-
-    def sparse_bytes(self, n_rows: int) -> int:
-        return self._rows.sparse_bytes(n_rows)
 
     @property
     def addresses(self) -> list[str]:

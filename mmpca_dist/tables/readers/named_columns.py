@@ -109,7 +109,7 @@ class ColumnRows(Source):
             dtype = np.result_type(dtype, np.float32)
         self.facts = Facts(
             uri, 0, n_features, dtype, feature_names=None if self._is_list else list(self.columns),
-            kind="local" if storage.is_local(uri) else "remote", read_overhead=2.5,
+            kind="local" if storage.is_local(uri) else "remote",
         )  # fmt: skip
 
     def _complete(self, request: Request, n_rows: int) -> None:

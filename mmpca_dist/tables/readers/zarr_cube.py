@@ -32,7 +32,7 @@ class ZarrCube(ZarrGroupRows):
         self._edges = cut_edges(chunk_edges(height, step), most) * self._width
         packing = Packing.of(cube, where)
         dtype = cube.dtype if packing is None else packing.dtype
-        return Facts(self._address, height * self._width, n_bands, dtype, read_overhead=2.0)
+        return Facts(self._address, height * self._width, n_bands, dtype)
 
     def _check_shape(self, stored: ZarrColumn, name: str) -> None:
         pixels = (self.n_rows // self._width, self._width)

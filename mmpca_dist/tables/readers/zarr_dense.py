@@ -30,9 +30,9 @@ class ZarrRows(ZarrGroupRows):
         self._chunk_rows = int((rows.shards or rows.chunks)[0])
         self._refuse_missing(self.features, rows, "rows")
         n_rows, n_features = rows.shape
-        overhead, packing = 0.0 if ZarrReader.of(rows).plain is not None else 2.0, Packing.of(rows, where)
+        packing = Packing.of(rows, where)
         dtype = rows.dtype if packing is None else packing.dtype
-        return Facts(self._address, n_rows, n_features, dtype, read_overhead=overhead + (packing is not None))
+        return Facts(self._address, n_rows, n_features, dtype)
 
     def read(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         if out is None:

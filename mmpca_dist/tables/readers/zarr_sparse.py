@@ -73,10 +73,6 @@ class SparseZarrRows(SparseRows, ZarrGroupRows):
     def n_bytes(self) -> int:
         return self.nnz * self._entry + self._row_ends_bytes
 
-    def sparse_bytes(self, n_rows: int) -> int:
-        # Stretches are read by whole chunks; the last chunk of each array is kept for the rows that follow.
-        return super().sparse_bytes(n_rows) + self._most_stored(n_rows) * self._entry + 3 * self._chunk
-
     @property
     def _ends(self) -> NDArray:
         return _open_matrix(self.table, self.features, self._token)[2]

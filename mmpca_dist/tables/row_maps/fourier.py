@@ -57,17 +57,6 @@ class Fourier(RowMap):
     def fitted_bytes(self, n_features: int) -> int:
         return 8 * self.n_components * (n_features + 1)
 
-    def fitting_bytes(self, n_features: int) -> int:
-        # A Gaussian block, its orthonormal factor and the copy that LAPACK works on.
-        width = min(n_features, self.n_components)
-        return self.fitted_bytes(n_features) + (3 if self.orthogonal else 1) * 8 * n_features * width
-
-    def block_bytes(self, n_rows: int, n_features: int) -> int:
-        return 3 * 8 * n_rows * self.n_components
-
-    def row_operations(self, n_features: int) -> int:
-        return self.n_components * n_features
-
 
 def fourier_features(X: Any, *, frequencies: NDArray, phases: NDArray) -> NDArray[np.float64]:
     """Return sqrt(2/D) cos(Omega^T x + b) of rows x (n, d), dense or CSR, in double precision, shape (n, D).

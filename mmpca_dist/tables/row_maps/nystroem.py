@@ -114,16 +114,6 @@ class Nystroem(RowMap):
     def fitted_bytes(self, n_features: int) -> int:
         return 8 * self.n_components * (n_features + self.n_components)
 
-    def fitting_bytes(self, n_features: int) -> int:
-        # The kernel matrix, its eigenvectors, those that are scaled, and the copy that LAPACK works on.
-        return self.fitted_bytes(n_features) + 5 * 8 * self.n_components**2
-
-    def block_bytes(self, n_rows: int, n_features: int) -> int:
-        return 4 * 8 * n_rows * self.n_components
-
-    def row_operations(self, n_features: int) -> int:
-        return self.n_components * (n_features + self.n_components)
-
 
 def _landmarks(arrays: Arrays) -> Any:
     if "landmarks" in arrays:

@@ -68,18 +68,6 @@ class RowMap(Section, ABC):
         """Return the bytes of the arrays."""
         return 0
 
-    def fitting_bytes(self, n_features: int) -> int:
-        """Return the bytes that are held while the map is fitted, the sample apart."""
-        return self.fitted_bytes(n_features)
-
-    def block_bytes(self, n_rows: int, n_features: int) -> int:
-        """Return the bytes that are held while so many rows are mapped, the rows before and after apart."""
-        return 0
-
-    def row_operations(self, n_features: int) -> int:
-        """Return the multiply-adds of mapping a row."""
-        return 0
-
 
 @dataclass(frozen=True)
 class RowMapKind:

@@ -110,14 +110,13 @@ def test_a_damaged_fit_is_made_again(tmp_path):
     assert model_hash(tmp_path / "out", ["bm2pca"]) == before
 
 
-def test_the_plan_says_how_many_sweeps_there_may_be(tmp_path):
+def test_the_plan_says_that_there_may_be_more_sweeps(tmp_path):
     plan = preview(config_of(tmp_path / "out", "bundled:digits", methods=["bm2pca"], n_components=5))
-    assert [p.name for p in plan.passes] == ["moments", *["sweep"] * 15, "project"]
-    assert plan.more_sweeps == 85
-    assert (plan.rows()[0][0], plan.rows()[0][1].split(" (")[0]) == ("passes over the rows", "17 to 102")
-    assert "sweeps until they converge" in plan.rows()[0][1]
+    assert plan.rows()[0] == (
+        "passes over the rows", "6 or more (moments, 4 x sweep, project; sweeps until they converge)"
+    )  # fmt: skip
     moments = 10 * 64 * 64 * 8 + 10 * 64 * 8
-    numbers_of_rows = 10 * 1797 * 8  # planned for each block of columns; ten classes have one each
+    numbers_of_rows = 1797 * 8
     assert plan.output == 1797 * 50 * 8 + numbers_of_rows + 10 * 64 * 5 * 8 + moments
 
 
