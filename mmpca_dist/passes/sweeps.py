@@ -199,7 +199,8 @@ class Sweeper:
             sums = self.rows.run(OnRows(dataset, task), spans, added, sweep.name, kept=False)
             number, fitted = number + 1, sweep.update(fitted, sums)
             self.tables.put_value(name, (number, fitted))
-            self.rows.tell_sweep(f"{sweep.name} {number}: {sweep.describe(fitted)}")
+            if self.rows.on_sweep is not None:
+                self.rows.on_sweep(f"{sweep.name} {number}: {sweep.describe(fitted)}")
             if sweep.state_bytes:
                 self._drop(before, spans)
         if sweep.state_bytes:

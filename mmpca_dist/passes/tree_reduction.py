@@ -113,11 +113,6 @@ class Tasks:
         if self.on_pass is not None:
             self.on_pass(name, n_bytes)
 
-    def tell_sweep(self, words: str) -> None:
-        """Report how far a fit by sweeps is."""
-        if self.on_sweep is not None:
-            self.on_sweep(words)
-
     def tell_work(self, name: str, done: int, total: int) -> None:
         """Report the progress of work that reads no rows."""
         if done == 1:

@@ -25,19 +25,30 @@ from mmpca_dist.tables.spans import Span, chunk_of
 
 _lock = threading.Lock()
 _free: list[NDArray[np.uint8]] = []
-BLOCK_VALUES, BLOCK_ROWS = 1 << 17, 2048
-"""Outputs of a block of rows, all models together (arrays of 1 MiB stay near the processor), and its most rows:
-symmetric products of 2,048 and 4,096 rows of 256 columns run equally fast, those of 512 rows 1.5 times slower."""
+BLOCK_BYTES, BLOCK_ROWS = 1 << 20, 2048
+"""Bytes of an array of a block, which then stays near the processor, and the most rows of a block: symmetric products
+of 2,048 and 4,096 rows of 256 columns run equally fast, those of 512 rows 1.5 times slower."""
+CLASS_ROWS = 1024
+"""Rows of each class in a block, about, at least: symmetric products of 1,024 rows of up to 256 columns run as fast,
+row for row, as those of more; wider ones need ``BLOCK_ROWS``."""
+
+
+def rows_within(n_bytes: int, row_bytes: int, maximum: int = BLOCK_ROWS, minimum: int = 1) -> int:
+    """Return how many rows take up so many bytes: at least ``minimum`` and, before that, at most ``maximum``.
+
+    By this all blocks are cut: from what a row takes there, never from the number of workers.
+    """
+    return max(min(maximum, n_bytes // row_bytes), minimum)
 
 
 def block_rows(width: int, fewest: int = 64) -> int:
-    """Return the number of rows of a block, each of which has ``width`` outputs."""
-    return int(np.clip(BLOCK_VALUES // max(width, 1), fewest, BLOCK_ROWS))
+    """Return the number of rows of a block, each of which has ``width`` outputs, of all models together."""
+    return rows_within(BLOCK_BYTES, 8 * max(width, 1), minimum=fewest)
 
 
-def rows_within(n_bytes: int, row_bytes: int, maximum: int, minimum: int = 1) -> int:
-    """Return how many rows take up so many bytes: at least ``minimum`` and, before that, at most ``maximum``."""
-    return max(min(maximum, n_bytes // row_bytes), minimum)
+def rows_of_classes(n_classes: int, n_features: int) -> int:
+    """Return the rows of a block whose classes are taken one by one."""
+    return max(BLOCK_ROWS, n_classes * rows_within(4 * n_features, 1, minimum=CLASS_ROWS))
 
 
 def blocks(n_rows: int, size: int) -> Iterator[slice]:

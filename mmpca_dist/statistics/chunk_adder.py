@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.passes.rows import rows_by_class
-from mmpca_dist.passes.units import BLOCK_ROWS
+from mmpca_dist.passes.units import BLOCK_ROWS, rows_of_classes
 from mmpca_dist.statistics.moments import ClassMoments, add_outer_products, class_blocks
 from mmpca_dist.statistics.precision import (
     CENTRE_ROWS,
@@ -23,7 +23,6 @@ from mmpca_dist.statistics.precision import (
     SMALLEST_SQUARE,
     explain_not_finite,
     refuse_too_large,
-    rows_of_classes,
     scale_of_squares,
     single_of_half,
     work_type,
@@ -108,7 +107,8 @@ class ChunkAdder:
         for label, first, last in zip(runs.labels.tolist(), edges, edges[1:], strict=False):
             for some in even_blocks(first, last):
                 which = some if runs.as_they_come else runs.order[some]
-                panel, roots, power = self._centre(rows, which, self._centres[label], runs.weights(some))
+                weights = None if runs.row_weights is None else runs.row_weights[some]
+                panel, roots, power = self._centre(rows, which, self._centres[label], weights)
                 factors = self._ones[: len(panel)] if roots is None else roots
                 self._sums.means[label] += power * (factors @ panel).astype(np.float64)  # which holds weights of 1e-300
                 finite = self._add_products(self._sums.scatters[label], panel, power) and finite
@@ -283,19 +283,10 @@ class _Runs:
         return np.bincount(self.codes, self.row_weights, self.labels[-1] + 1)[self.labels].astype(np.float64)
 
     @property
-    def weights_by_class(self) -> NDArray[np.float64] | None:
-        """Weights of the rows by class, shape (n,)."""
-        return self.row_weights[self.order] if self.as_they_come and self.row_weights is not None else self.row_weights
-
-    @property
     def classes(self) -> slice | NDArray[np.intp]:
         """The classes as a slice where they follow each other: it is added to in place."""
         first, last = self.labels[[0, -1]]
         return slice(first, last + 1) if last - first + 1 == len(self.labels) else self.labels
-
-    def weights(self, some: slice) -> NDArray[np.float64] | None:
-        """Return the weights of some rows, as they are added."""
-        return None if self.row_weights is None else self.row_weights[some]
 
 
 def _sampled(
@@ -312,8 +303,8 @@ def _sampled(
     sizes = -(-(stops - starts) // np.maximum(steps, 1))
     batches = np.cumsum(sizes) // BLOCK_ROWS
     below = None
-    weights = runs.weights_by_class
-    if weights is not None:  # as shares of their class, which begins at a whole number
+    if runs.row_weights is not None:  # by class, as shares of it; each begins at a whole number
+        weights = runs.row_weights[runs.order] if runs.as_they_come else runs.row_weights
         below = np.cumsum(weights / np.repeat(runs.counts, np.diff(runs.edges)))
     for batch in np.split(np.arange(len(labels)), np.flatnonzero(np.diff(batches)) + 1):
         if not len(batch):

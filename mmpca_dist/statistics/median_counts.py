@@ -10,14 +10,11 @@ from numpy.typing import NDArray
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.rows import rows_by_class
 from mmpca_dist.passes.serialization import storable
-from mmpca_dist.passes.units import blocks
+from mmpca_dist.passes.units import BLOCK_ROWS, blocks
 from mmpca_dist.tables.spans import Span
 
 COUNT_ROWS = 128
 """Rows whose counts fit in a byte, which adds up 20 times faster than wider integers."""
-
-PIECE_ROWS = 2048
-"""Rows that are counted at once, of one class or of a few."""
 
 FEW = 8
 """Values from one end of a bracket to the other are looked at one by one where they are less than one in so many."""
@@ -104,7 +101,7 @@ class MedianCounter:
         """Count a block of rows (n, d), given the position of each one's class."""
         X = X.view(np.uint8) if X.dtype == bool else X
         order, _ = rows_by_class(codes)  # rows of a piece are then in the same sets, or nearly
-        for some in blocks(len(X), PIECE_ROWS):
+        for some in blocks(len(X), BLOCK_ROWS):
             piece, members = X[order[some]], self.brackets.members[:, codes[order[some]]]
             whole = np.all(members, axis=1)
             for number in np.flatnonzero(members.any(axis=1)).tolist():

@@ -22,10 +22,9 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.pilot import Pilot
 from mmpca_dist.passes.rows import Rows, draw_sample, sample_rows
-from mmpca_dist.passes.units import blocks, read_batches
+from mmpca_dist.passes.units import blocks, read_batches, rows_of_classes
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.median_counts import Brackets, MedianCounts, key_type
-from mmpca_dist.statistics.precision import rows_of_classes
 from mmpca_dist.statistics.widened_rows import adjusted_rows
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.serialization import storable
-from mmpca_dist.passes.units import BLOCK_ROWS, blocks
+from mmpca_dist.passes.units import BLOCK_ROWS, blocks, rows_within
 from mmpca_dist.statistics.column_units import weighted_mean
 from mmpca_dist.statistics.precision import DOUBLE, LARGE, PANEL_ROWS, refuse_too_large
 from mmpca_dist.statistics.target_sums import TargetSums
@@ -394,5 +394,5 @@ def _symmetric_product(rows: NDArray[np.float64], work: np.dtype) -> NDArray[np.
 
 def class_blocks(positions: NDArray[np.intp], moments: ClassMoments) -> Iterator[NDArray[np.intp]]:
     """Cut positions of classes so that a row, or the scatter, of each class of a block fits the panel of a pass."""
-    size = BLOCK_ROWS if moments.pooled else max(BLOCK_ROWS // max(moments.n_features, 1), 1)
+    size = BLOCK_ROWS if moments.pooled else rows_within(BLOCK_ROWS, max(moments.n_features, 1))
     return (positions[start : start + size] for start in range(0, len(positions), size))

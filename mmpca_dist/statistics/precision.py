@@ -9,12 +9,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.faults import Fault
-from mmpca_dist.passes.units import BLOCK_ROWS
 from mmpca_dist.tables.batch import Batch
-
-CLASS_ROWS = 1024
-"""Rows of each class in a block, about, at least: symmetric products of 1,024 rows of up to 256 columns run as fast,
-row for row, as those of more; wider ones need ``BLOCK_ROWS``."""
 
 LARGE, PANEL_ROWS = 128, 64
 """Columns from which scatters are added class by class, so many rows at a time: outer products of 1,000 columns take a
@@ -38,11 +33,6 @@ SMALLEST = {
     "double": (float(np.sqrt(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)), "double precision; scale them up"),
 }
 """Squares of smaller differences vanish; in single precision rows are scaled before they are squared."""
-
-
-def rows_of_classes(n_classes: int, n_features: int) -> int:
-    """Return the rows of a block whose classes are taken one by one."""
-    return max(BLOCK_ROWS, n_classes * int(np.clip(4 * n_features, CLASS_ROWS, BLOCK_ROWS)))
 
 
 def work_type(precision: str) -> np.dtype:

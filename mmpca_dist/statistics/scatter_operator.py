@@ -30,7 +30,7 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import OnRows
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.tree_reduction import ArraySums
-from mmpca_dist.passes.units import BLOCK_ROWS, read_batches
+from mmpca_dist.passes.units import read_batches, rows_within
 from mmpca_dist.statistics.adjustment import Adjustment, lost_columns
 from mmpca_dist.statistics.column_units import weighted_mean
 from mmpca_dist.statistics.precision import explain_not_finite, too_large
@@ -54,7 +54,7 @@ def panel_bytes(n_features: int, work: np.dtype, centres: np.dtype) -> int:
 
 def panel_rows(n_features: int, work: np.dtype, centres: np.dtype) -> int:
     """Return how many rows are centred at once."""
-    return int(np.clip(LIMITS.centred_bytes // panel_bytes(n_features, work, centres), 64, BLOCK_ROWS))
+    return rows_within(LIMITS.centred_bytes, panel_bytes(n_features, work, centres), minimum=64)
 
 
 SPARSE_COLUMNS = 32

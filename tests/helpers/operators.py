@@ -9,7 +9,7 @@ from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
-from mmpca_dist.statistics import scatter_operator as operators
+from mmpca_dist.passes.units import BLOCK_ROWS
 from mmpca_dist.statistics.precision import provisional_centre
 from mmpca_dist.statistics.scatter_operator import Block, ScatterOperator, centre_type
 from mmpca_dist.statistics.scatters import ClassWeighting
@@ -49,7 +49,7 @@ def bound_on(operator, X, y, block):
     rows = np.asarray(X, np.float64) - operator.centres[np.searchsorted(operator.rows.census.classes, y)]
     weights = block.weights[np.searchsorted(operator.rows.census.classes, y)]
     spread, lengths = np.sqrt(weights @ rows**2), np.sqrt(weights @ np.sum(rows**2, axis=1))
-    terms = X.shape[1] + min(len(X), operators.BLOCK_ROWS) + len(X) // 64 + 8
+    terms = X.shape[1] + min(len(X), BLOCK_ROWS) + len(X) // 64 + 8
     return 4 * terms * unit * lengths * np.outer(spread, np.linalg.norm(block.vectors, axis=0))
 
 

@@ -267,13 +267,6 @@ def test_the_registry_makes_each_method_with_the_settings_of_a_run(name):
     assert set(SCATTERS) < set(METHODS)
 
 
-def test_options_are_parameters_of_the_estimator_with_its_defaults():
-    for method in METHODS.values():
-        reducer = method.estimator()
-        for option, value in method.options().model_dump().items():
-            assert getattr(reducer, option) == value
-
-
 BAD = [
     (MarginPCA(0), "whole number of at least 1"),
     (MarginPCA(True), "whole number of at least 1"),

@@ -72,17 +72,6 @@ def test_single_precision_and_every_type(make, dtype):
     assert_rotations(single, double.components_, 1e-3)
 
 
-@pytest.mark.parametrize("make", [PLS, RidgeDirections])
-def test_every_chunking(make, limits):
-    X, y = labelled(90, 5, 3, seed=5)
-    expected = make(2, precision="double").fit(X, y)
-    for rows in (1, 7, 40):
-        limits.unit_bytes = rows * 5 * 8
-        for form in (X, da.from_array(X, (13, 2))):
-            labels = y if form is X else da.from_array(y, 30)
-            assert_rotations(make(2, precision="double").fit(form, labels), expected.components_, 1e-11)
-
-
 @pytest.mark.parametrize("shares", [[2, 198], [100, 100], [1, 1, 198]])
 def test_every_balance_of_classes(shares):
     rng = np.random.default_rng(6)
@@ -172,21 +161,6 @@ def test_ridge_of_columns_of_very_different_size_in_single_precision():
     reducer = RidgeDirections(alpha=0).fit(X, y)
     assert_rotations(reducer, naive.ridge(X, naive.targets(y), 0.0).T, 1e-3)
     assert not reducer.imprecise_.any()
-
-
-@pytest.mark.parametrize("make", [PLS, RidgeDirections])
-def test_many_classes_whose_scatters_are_pooled(make, limits):
-    X, y = labelled(150, 6, 7, seed=12)
-    expected = make(3, precision="double").fit(X, y)
-    limits.pooled_bytes = 7 * 6 * 6 * 8 - 1
-    assert_rotations(make(3, precision="double").fit(X, y), expected.components_, 1e-10)
-
-
-def test_solvers_in_passes_are_refused():
-    X, y = labelled(60, 5, 3, seed=13)
-    for make in (PLS, RidgeDirections):
-        with pytest.raises(InputError, match=r"solver='krylov' never forms a scatter, and '(pls|ridge)' needs"):
-            make(2, solver="krylov").fit(X, y)
 
 
 def test_a_class_of_the_moments_without_rows_is_no_target():

@@ -11,7 +11,7 @@ from helpers.tables import counts_like_text, labelled, mixed
 from naive_regressions import lasso, targets
 from sklearn.linear_model import Lasso, lars_path
 
-from mmpca_dist import FisherScore, LassoSelection, class_moments
+from mmpca_dist import PLS, FisherScore, LassoSelection, RidgeDirections
 from mmpca_dist.errors import InputError
 from mmpca_dist.optimise.lasso_path import Change, Regression, changes_until, columns_with, lasso_path
 
@@ -145,25 +145,29 @@ def test_a_path_may_be_followed_in_pieces_and_ends():
     assert [len(each) for each in columns_with([], 2)] == [0, 0]
 
 
-@pytest.mark.parametrize("make", [LassoSelection, FisherScore])
-def test_many_classes_whose_scatters_are_pooled(make, limits):
-    X, y = labelled(150, 6, 7, seed=6)
-    expected = make(4, precision="double").fit(X, y)
+@pytest.mark.parametrize("make", [LassoSelection, FisherScore, PLS, RidgeDirections])
+def test_chunks_and_the_pooling_of_many_classes_change_nothing(make, limits):
+    (X, y), many = mixed(90, 5, 3, seed=7), labelled(150, 6, 7, seed=6)
+    few, expected = (make(2, precision="double").fit(*rows) for rows in ((X, y), many))
     limits.pooled_bytes = 7 * 6 * 6 * 8 - 1
-    found = make(4, precision="double").fit(X, y)
-    assert found.columns_.tolist() == expected.columns_.tolist()
-    np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-10)
-
-
-@pytest.mark.parametrize("make", [LassoSelection, FisherScore])
-def test_every_chunking(make, limits):
-    X, y = mixed(90, 5, 3, seed=7)
-    expected = make(3, precision="double").fit(X, y)
+    assert_alike(make(2, precision="double").fit(*many), expected)
     for rows in (1, 7, 40):
         limits.unit_bytes = rows * 5 * 8
-        found = make(3, precision="double").fit(da.from_array(X, (13, 2)), da.from_array(y, 30))
-        assert found.columns_.tolist() == expected.columns_.tolist()
-        np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-10)
+        for form in ((X, y), (da.from_array(X, (13, 2)), da.from_array(y, 30))):
+            assert_alike(make(2, precision="double").fit(*form), few)
+
+
+def assert_alike(found, expected):
+    np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-10)
+    size = np.abs(expected.components_).max()
+    np.testing.assert_allclose(found.components_, expected.components_, atol=1e-10 * size)
+
+
+@pytest.mark.parametrize("make", [LassoSelection, PLS, RidgeDirections])
+def test_solvers_in_passes_are_refused(make):
+    X, y = mixed(60, 5, 3, seed=14)
+    with pytest.raises(InputError, match=r"solver='krylov' never forms a scatter, and '(pls|ridge|lasso)' needs it"):
+        make(2, solver="krylov").fit(X, y)
 
 
 def scores_of(X, y):
@@ -244,18 +248,3 @@ def test_one_row_a_class_has_no_spread():
     found = FisherScore().fit(X, y)
     assert found.columns_.tolist() == [1] and np.isinf(found.eigenvalues_).all()
     assert found.transform(X).tolist() == [[2.0], [5.0]]
-
-
-def test_moments_know_all_of_it_and_pieces_extend_them():
-    X, y = mixed(90, 6, 3, seed=13)
-    for make in (FisherScore, LassoSelection):
-        expected = make(4, precision="double").fit(X, y)
-        stored = make.from_moments(class_moments(X[:50], y[:50], precision="double"), 4, precision="double")
-        assert stored.partial_fit(X[50:], y[50:]).columns_.tolist() == expected.columns_.tolist()
-        np.testing.assert_allclose(stored.eigenvalues_, expected.eigenvalues_, rtol=1e-10)
-
-
-def test_the_lasso_needs_the_whole_scatter():
-    X, y = mixed(60, 5, 3, seed=14)
-    with pytest.raises(InputError, match="solver='krylov' never forms a scatter, and 'lasso' needs it"):
-        LassoSelection(2, solver="krylov").fit(X, y)

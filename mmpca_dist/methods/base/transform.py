@@ -53,11 +53,11 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Z = self._project(X)
         if covariates is None:
             return Z
-        return Z - self._explained(encoded_covariates(covariates, self.covariates_, X.shape[0])).astype(Z.dtype)
+        return self._less(Z, encoded_covariates(covariates, self.covariates_, X.shape[0]))
 
-    def _explained(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return what the numbers of covariates, shape (n, q), explain of projected rows."""
-        return np.asarray(self.adjustment_.explained(numbers, self.projection()[0]))
+    def _less(self, Z: NDArray, numbers: NDArray[np.float64]) -> NDArray:
+        """Return projected rows less what the numbers of their covariates, shape (n, q), explain."""
+        return Z - self.adjustment_.explained(numbers, self.projection()[0]).astype(Z.dtype)
 
     def _project(self, X: Any) -> NDArray:
         dtype = output_type(X.dtype)
@@ -238,15 +238,11 @@ def _without_effects(reducer: Any, Z: da.Array, covariates: Any) -> da.Array:
         Z = with_known_chunks(Z, "X")
         numbers = encoded_covariates(covariates, fitted.covariates_, Z.shape[0])
         numbers = da.from_array(numbers, (Z.chunks[0], numbers.shape[1]))
-    return da.map_blocks(partial(_less, fitted), Z, numbers, dtype=Z.dtype, chunks=Z.chunks, meta=Z._meta)
+    return da.map_blocks(fitted._less, Z, numbers, dtype=Z.dtype, chunks=Z.chunks, meta=Z._meta)
 
 
 def _encoded_frame(covariates: pd.DataFrame, known: Sequence[Covariate]) -> pd.DataFrame:
     return pd.DataFrame(encoded_covariates(covariates, known, len(covariates)), covariates.index)
-
-
-def _less(fitted: Any, Z: NDArray, numbers: NDArray[np.float64]) -> NDArray:
-    return Z - fitted._explained(numbers).astype(Z.dtype)
 
 
 def _without_moments(fitted: Any) -> Any:

@@ -82,7 +82,10 @@ class RowUpdate:
         Return the sums with the factors as they are afterwards, and E[1/lambda]; 0 where there is no term.
         """
         k, C = self.widths.shape[1], self.C[:, None]
-        levels, signs, inverse = (_by_variant(each) for each in (terms.levels, terms.signs, inverse))
+        # Of shape (m, T, n): loops run over table rows that are adjacent in memory.
+        levels, signs, inverse = (
+            np.ascontiguousarray(np.moveaxis(each, 0, 2)) for each in (terms.levels, terms.signs, inverse)
+        )
         count = inverse.sum(axis=1)
         variances = 1 / (1 + self.widths[:, :, None] * count[:, None])
         pull = signs.sum(axis=1) + C * (inverse * levels * signs).sum(axis=1)
@@ -141,11 +144,6 @@ class RowUpdate:
             roots=np.divide(1, inverse, out=np.zeros_like(inverse), where=is_term).sum(axis=(1, 2)),
             entropy=trained * self.base + logs / 2 - np.einsum("mii->m", latent_squares) / 2,
         )
-
-
-def _by_variant(terms: Array) -> Array:
-    """Return terms (n, m, T) as (m, T, n), so that loops run over table rows that are adjacent in memory."""
-    return np.ascontiguousarray(np.moveaxis(terms, 0, 2))
 
 
 @storable

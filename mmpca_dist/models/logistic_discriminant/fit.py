@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.optimise.descent import Descent
+from mmpca_dist.optimise.model_sweeps import relative
 from mmpca_dist.passes.centred_rows import Array, RowUnits
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.sweeps import Step, Sweep, Sweeper, SweptNeed
@@ -29,21 +32,21 @@ def contrasts(n_classes: int) -> Array:
     return np.asarray(scipy.linalg.helmert(n_classes))
 
 
-NewtonSums = tuple[float, Array, Array]
-"""The losses of all rows, and their derivatives by the p parameters: a number, (p,) and (p, p)."""
+NewtonSums = tuple[Array, Array, Array]
+"""The losses of all rows, (1,), and their derivatives by the p parameters: (1, p), and the lower half of (1, p, p)."""
 
 
 @storable
 @dataclass(frozen=True)
 class NewtonFit:
-    """The best parameters (C - 1, r + 1) so far, constants last, the step that is tried from there, and the passes.
+    """The best parameters (C - 1, r + 1) so far, constants last, their objective, and the passes.
 
-    ``objective`` is that of the best ones, and ``gap`` what a whole Newton step would gain, relative to it: an estimate
-    of how far the minimum is.
+    ``gap`` is what a whole Newton step would gain, relative to the objective: an estimate of how far the minimum is.
+    ``descent`` goes on from there.
     """
 
     best: Array
-    step: Array
+    descent: Any  # a `Descent`; None at the end
     objective: float = np.inf
     gap: float = np.inf
     n_passes: int = 0
@@ -66,39 +69,35 @@ def _sum_rows(
             for j in range(i + 1):
                 curvature = shares @ (H[i] * H[j]) - means[:, i] * means[:, j]
                 hessian[i, :, j] += rows.T @ (curvature[:, None] * rows)
-    for i in range(m):
-        for j in range(i):
-            hessian[j, :, i] = hessian[i, :, j].T
-    return (loss, gradient.ravel(), hessian.reshape(m * p, m * p)), None
+    return (np.array([loss]), gradient.reshape(1, -1), hessian.reshape(1, m * p, m * p)), None
 
 
 @dataclass(frozen=True)
 class LogisticSweep(Sweep[NewtonFit, NewtonSums]):
-    """Newton's method, which halves a step until it does not raise the objective."""
+    """Newton's method, by the line search of ``Descent`` for a single point: the parameters row by row."""
 
     classes: NDArray
     units: RowUnits
-    alpha: float
+    weights: Array  # (p,): alpha for coefficients, 0 for constants
     tol: float
     max_iter: int
     name: str = "sweep"
     state_bytes: int = 0
 
     def step(self, fitted: NewtonFit) -> Step[NewtonSums]:
-        return partial(_sum_rows, parameters=fitted.best + fitted.step, classes=self.classes, units=self.units)
+        parameters = fitted.descent.trial.reshape(fitted.best.shape)
+        return partial(_sum_rows, parameters=parameters, classes=self.classes, units=self.units)
 
     def update(self, fitted: NewtonFit, sums: NewtonSums) -> NewtonFit:
-        loss, gradient, hessian = sums
-        point, n_passes = fitted.best + fitted.step, fitted.n_passes + 1
-        penalised = np.ones(point.shape)
-        penalised[:, -1] = 0  # constants bear no penalty
-        objective = loss + self.alpha / 2 * float((penalised * point**2).sum())
-        if not objective <= fitted.objective:
-            return replace(fitted, step=fitted.step / 2, n_passes=n_passes)
-        gradient = gradient + self.alpha * (penalised * point).ravel()
-        step = -scipy.linalg.solve(hessian + np.diag(self.alpha * penalised.ravel()), gradient, assume_a="pos")
-        gap = -float(gradient @ step) / 2 / max(objective, np.finfo(np.float64).tiny)
-        return NewtonFit(point, step.reshape(point.shape), objective, gap, n_passes)
+        (loss, gradient, hessian), descent = sums, fitted.descent
+        penalty = self.weights * descent.trial
+        value, metric = loss + (penalty * descent.trial).sum(axis=1) / 2, hessian + np.diag(self.weights)
+        accepted = descent.accepts(value, descent.slope)
+        moved = descent.moved_to(accepted, value, gradient + penalty, metric, Descent.quasi_newton_direction)
+        descent = replace(moved, metric=metric[:0])  # each pass brings its own
+        gap = float(relative(-descent.slope / 2, descent.value, np.zeros(1))[0])
+        best = descent.point.reshape(fitted.best.shape)
+        return NewtonFit(best, descent, float(descent.value[0]), gap, fitted.n_passes + 1)
 
     def is_done(self, fitted: NewtonFit) -> bool:
         return fitted.gap <= self.tol or fitted.n_passes >= self.max_iter
@@ -128,10 +127,13 @@ class LogisticFit(SweptNeed):
                 f"Logistic discriminants of {len(classes)} classes and {working.width:,} columns have {start.size:,} "
                 f"parameters; {MAX_PARAMETERS:,} are the most. Choose columns first, or use fisher."
             )
-        sweep = LogisticSweep(classes, working.units(), self.alpha, self.tol, self.max_iter)
+        weights = np.full_like(start, self.alpha)
+        weights[:, -1] = 0
+        sweep = LogisticSweep(classes, working.units(), weights.ravel(), self.tol, self.max_iter)
         dense = replace(working.sweeper, keeps_sparse=False)
-        fitted = dense.run(sweep, NewtonFit(start, np.zeros_like(start)))
-        return replace(fitted, best=np.column_stack([working.in_columns(fitted.best[:, :-1]), fitted.best[:, -1]]))
+        fitted = dense.run(sweep, NewtonFit(start, Descent.start(start.reshape(1, -1))))
+        best = np.column_stack([working.in_columns(fitted.best[:, :-1]), fitted.best[:, -1]])
+        return replace(fitted, best=best, descent=None)
 
     def largest(self, statistics: Statistics) -> int:
         return int(np.count_nonzero(statistics.moments.counts)) - 1

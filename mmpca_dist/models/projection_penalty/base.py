@@ -19,7 +19,7 @@ from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.methods.base.swept_reducer import SweptReducer
 from mmpca_dist.methods.base.traits import Fitted, Option, check_choice, check_numbers
-from mmpca_dist.models.projection_penalty.fit import PenaltyFit
+from mmpca_dist.models.projection_penalty.fit import PenalizedModels, PenaltyFit
 from mmpca_dist.models.projection_penalty.reduction import (
     GivenReduction,
     MethodReduction,
@@ -30,7 +30,6 @@ from mmpca_dist.models.projection_penalty.reduction import (
     method_named,
     with_features,
 )
-from mmpca_dist.models.projection_penalty.results import PenalizedModels
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.statistics.working_statistics import Statistics
 from mmpca_dist.tables.covariates import BY_NAME

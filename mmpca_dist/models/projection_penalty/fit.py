@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from typing import Any, Self
 
 import numpy as np
 
 from mmpca_dist.methods.base.choice_by_folds import MAX_FOLDS, Choice, FoldGrid, folds_of_classes
 from mmpca_dist.models.projection_penalty.reduction import ReductionOf
-from mmpca_dist.models.projection_penalty.results import PenalizedModels
 from mmpca_dist.optimise.interior_rows import INTERIORS
 from mmpca_dist.optimise.minimise import MAX_HINGES, Models, Problem, minimise, most_together
 from mmpca_dist.optimise.penalties import Penalty, SparsePenalty, SubspacePenalty
@@ -18,6 +18,7 @@ from mmpca_dist.passes.centred_rows import Array
 from mmpca_dist.passes.folds import folds_of
 from mmpca_dist.passes.label_terms import ClassTerms, FoldTerms, ResidualTerms
 from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.sweeps import Sweeper, SweptNeed
 from mmpca_dist.statistics.fold_moments import training_moments
 from mmpca_dist.statistics.moments import ClassMoments
@@ -33,6 +34,30 @@ UPDATE = 1e6
 """Operations, about, that the update of a model takes in addition to d^3."""
 EXPECTED = {"squared": 3, "logistic": 15, "hinge": 18, "squared hinge": 12}
 """Passes that a fit usually takes."""
+
+
+@storable
+@dataclass(frozen=True)
+class PenalizedModels:
+    """m linear models f = (inside + outside)^T (x - mean) + intercept, in d (standardised) columns."""
+
+    inside: Array  # (m, d): the part of the coefficients inside of the subspace of the reduction, P^T v
+    outside: Array  # (m, d): w - P^T v
+    weights: Array  # (m, K): v
+    intercept: Array  # (m,)
+    choice: Choice  # of alpha and the number of components
+    objective: Array  # (m,): the minimum
+    gaps: Array  # (m,): by how much it may be missed, relative to it
+    n_passes: int  # over the rows, for these models
+    proved: bool  # whether the gaps are finite and proved; else they are estimated
+
+    @classmethod
+    def of(cls, penalty: Penalty, parameters: Array, P: Array, basis: Array | None, **results: Any) -> Self:
+        """Return the models of parameters (m, n) for a reduction P (K, d), in a basis (d, r) or in the columns."""
+        weights = penalty.weights(parameters)
+        outside = penalty.coefficients(parameters) - weights @ (P if basis is None else P @ basis)
+        outside = outside if basis is None else outside @ basis.T
+        return cls(inside=weights @ P, outside=outside, weights=weights, **results)
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,15 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from mmpca_dist import GeneralizedDiscriminantAnalysis, KernelProjectionPenaltyClassifier, MarginPCA
+from mmpca_dist import (
+    GeneralizedDiscriminantAnalysis,
+    KernelProjectionPenaltyClassifier,
+    MarginPCA,
+    OrthogonalLaplacianProjection,
+)
 from mmpca_dist.errors import InputError
+
+KINDS = [KernelProjectionPenaltyClassifier, GeneralizedDiscriminantAnalysis, OrthogonalLaplacianProjection]
 
 
 @pytest.mark.parametrize("solver", ["libsvm", "clarabel"])
@@ -45,15 +52,18 @@ def test_reduced_features_that_are_constant_or_depend_on_others(epsilon):
     np.testing.assert_allclose(none.decision_function(X), plain.decision_function(X), atol=1e-4)
 
 
+def outputs(model, X):
+    return model.transform(X) if hasattr(model, "transform") else model.decision_function(X)
+
+
 @pytest.mark.parametrize("kernel", ["linear", "rbf", "laplacian"])
-def test_a_mean_far_larger_than_the_spread_does_no_harm(kernel):
-    X, y = overlapping(40, 3, seed=9)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mean_far_larger_than_the_spread_does_no_harm(kind, kernel):
+    X, y = overlapping(40, 3, seed=9, classes=3)
     X = np.round(X * 1024) / 1024  # so that adding the mean is exact
-    options = {"kernel": kernel, "gamma": 0.2, "alpha": 0.1, "tol": 1e-14}
-    R = np.asarray([[1, -1, 0.5]])
-    near = KernelProjectionPenaltyClassifier(R, **options).fit(X, y)
-    far = KernelProjectionPenaltyClassifier(R, **options).fit(X + 2.0**22, y)
-    np.testing.assert_allclose(far.decision_function(X + 2.0**22), near.decision_function(X), atol=1e-5)
+    more = {} if kind in KINDS[1:] else {"reduction": np.asarray([[1, -1, 0.5]]), "alpha": 0.1, "tol": 1e-14}
+    near, far = (outputs(kind(kernel=kernel, gamma=0.2, **more).fit(Z, y), Z) for Z in (X, X + 2.0**22))
+    np.testing.assert_allclose(far, near, atol=1e-5 if more else 1e-8 * np.abs(near).max())
 
 
 def test_rows_of_other_types():
@@ -117,6 +127,9 @@ def test_rounding_errors_of_a_large_mean_are_no_negative_eigenvalues(kernel, see
     model = KernelProjectionPenaltyClassifier(np.eye(1, 3), kernel=kernel, alpha=1e-8)
     with pytest.warns(UserWarning, match="rounding errors count. Subtract the means of the columns"):
         model.fit(np.column_stack([np.full(30, 1e6), 1e-3 * X]), y)
+    X, y = overlapping(30, 5, (28, 44, 51)[seed % 3])  # their least eigenvalue is below - 1.5 n eps times the largest
+    with pytest.warns(UserWarning, match="rounding errors count"):
+        GeneralizedDiscriminantAnalysis(kernel=lambda A, B: A @ B.T + 1).fit(X + 1e6, y)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -150,22 +163,34 @@ MISTAKES = {
     "asymmetric": ({"kernel": lambda A, B: A @ np.roll(B, 1, axis=1).T, "reduction": np.eye(1, 4)}, "not symmetric"),
     "shape": ({"kernel": lambda A, B: A @ A.T[:, :1], "reduction": np.eye(1, 4)}, r"must return finite numbers"),
 }  # fmt: skip
+REFUSED = [(KernelProjectionPenaltyClassifier(**parameters), message) for parameters, message in MISTAKES.values()]
+REFUSED += [
+    (GeneralizedDiscriminantAnalysis(3), "n_components=3 is more than the 2 .*classes less one"),
+    (GeneralizedDiscriminantAnalysis(0), "n_components=0 must be a whole number of at least 1"),
+    (GeneralizedDiscriminantAnalysis(shrinkage=2), "shrinkage=2 must be a number of at least 0"),
+    (GeneralizedDiscriminantAnalysis(tol=1), "tol=1 must be a number of .* less than 1"),
+    (GeneralizedDiscriminantAnalysis(kernel="rfb"), "Did you mean 'rbf'"),
+    (GeneralizedDiscriminantAnalysis(kernel="poly", coef0=-1), "coef0=-1 must be a number of at least 0"),
+    (OrthogonalLaplacianProjection(variance_share=0), "variance_share=0 must be a number of more than 0"),
+    (GeneralizedDiscriminantAnalysis(kernel=lambda A, B: A * [3, 1, 1, -2] @ B.T), "semidefinite"),
+    (GeneralizedDiscriminantAnalysis(kernel=lambda A, B: np.ones((len(A), len(B)))), "same image"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", MISTAKES)
-def test_mistakes_are_said(case):
-    X, y = overlapping(20, 4, seed=16)
-    parameters, message = MISTAKES[case]
+@pytest.mark.parametrize(("model", "message"), REFUSED)
+def test_mistakes_are_said(model, message):
+    X, y = overlapping(20, 4, seed=16, classes=3)
     with pytest.raises(InputError, match=message):
-        KernelProjectionPenaltyClassifier(**parameters).fit(X, y)
+        model.fit(X, y)
 
 
-def test_mistakes_in_rows_are_said():
+@pytest.mark.parametrize("kind", KINDS)
+def test_mistakes_in_rows_are_said(kind):
     X, y = overlapping(20, 4, seed=17)
     with pytest.raises(InputError, match="one class"):
-        KernelProjectionPenaltyClassifier().fit(X, np.zeros(20, int))
-    with pytest.raises(InputError, match="compute"):
-        KernelProjectionPenaltyClassifier().fit(da.from_array(X, (5, 4)), y)
+        kind().fit(X, np.zeros(20, int))
+    with pytest.raises(InputError, match=r"pass X\.compute"):
+        kind().fit(da.from_array(X, (5, 4)), y)
 
 
 class Broken(PCA):

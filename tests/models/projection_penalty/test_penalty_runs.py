@@ -48,6 +48,43 @@ def test_a_run_keeps_the_estimator_fitted_in_memory(n, d, n_classes, standardize
         load_model(str(tmp_path / "out"), "projection-penalty", 1)
 
 
+@pytest.fixture
+def go_on(tmp_path, monkeypatch, limits):
+    """Return a function that breaks a run off after some passes, and compares it with one that is not.
+
+    It takes rows, settings, and, given the names of all passes, how many are recorded when an attempt ends; it returns
+    the names of the passes of all attempts, and the output.
+    """
+
+    def check(X, y, stops_of, chunk=50, compute=None, **settings):
+        limits.resumable_bytes = 0
+        uri, put, recorded, stops = write_zarr(tmp_path / "rows.zarr", X, y, chunk), ZarrScratch.put_value, [], ()
+
+        def put_or_fail(self, name, value):
+            put(self, name, value)
+            recorded.append(name)
+            if len(recorded) in stops:
+                raise OSError("the machine is gone")
+
+        monkeypatch.setattr(ZarrScratch, "put_value", put_or_fail)
+        threads = {"cluster": "threads", "threads_per_worker": 1}
+        run(make_config(tmp_path / "whole", uri, compute={**threads, "workers": 1}, n_components=2, **settings))
+        stops = stops_of(recorded)
+        recorded.clear()
+        compute = {**threads, "workers": 2, **(compute or {})}
+        config = make_config(tmp_path / "broken", uri, compute=compute, n_components=2, **settings)
+        for _ in stops:
+            with pytest.raises(OSError, match="gone"):
+                run(config)
+        run(config)
+        broken, whole = (model_hash(tmp_path / name, ["projection-penalty"]) for name in ("broken", "whole"))
+        assert broken == whole
+        assert not (tmp_path / "broken" / "scratch").exists()
+        return recorded, config.output
+
+    return check
+
+
 @pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize(
     ("cluster", "loss"),
@@ -55,109 +92,59 @@ def test_a_run_keeps_the_estimator_fitted_in_memory(n, d, n_classes, standardize
      *(pytest.param("local", loss, marks=pytest.mark.slow) for loss in ("logistic", "hinge"))],
 )  # fmt: skip
 @pytest.mark.e2e
-def test_a_run_goes_on_between_passes_with_the_same_bits(loss, cluster, tmp_path, monkeypatch, limits):
-    """A hinge loss keeps a state of every row, a smooth one none."""
-    X, y = labelled(600, 8, 3, seed=2)
-    limits.resumable_bytes = 0
-    uri = write_zarr(tmp_path / "rows.zarr", X, y, 100)
-    settings = {"methods": [{**PENALTY, "loss": loss}], "n_components": 2}
-    run(make_config(tmp_path / "whole", uri, **settings))
-    compute = {"cluster": cluster, "workers": 2, "threads_per_worker": 1}
-    config = make_config(tmp_path / "broken", uri, compute=compute, **settings)
+def test_a_run_goes_on_between_passes_with_the_same_bits(loss, cluster, go_on, monkeypatch):
+    """A hinge loss keeps a state of every row, a smooth one none. An attempt may end before a pass is recorded."""
     sweep, passes = HingeSweep if loss == "hinge" else NewtonSweep, []
     update = sweep.update
 
-    def failing(stop):
-        def update_or_fail(self, fitted, sums):
-            if fitted.n_passes == stop:
-                raise OSError("the machine is gone")
-            return update(self, fitted, sums)
+    def update_or_fail(self, fitted, sums):
+        passes.append(fitted.n_passes)
+        if len(passes) in failing:
+            raise OSError("the machine is gone")
+        return update(self, fitted, sums)
 
-        return update_or_fail
+    def stops_of(recorded):
+        failing.update({3, 6})  # the third pass, and, as it is made again, the fifth
+        passes.clear()
+        return (None, None)
 
-    for stop in (2, 5):
-        with monkeypatch.context() as patch, pytest.raises(OSError, match="gone"):
-            patch.setattr(sweep, "update", failing(stop))
-            run(config)
-    recorder = Recorder()
-    recorder.on_pass = lambda stage, name: passes.append(name)
-    run(config, [recorder])
-    model = load_model(config.output, "projection-penalty")
-    assert passes.count("sweep") == model.n_iter_ - 5
-    broken, whole = (model_hash(tmp_path / name, ["projection-penalty"]) for name in ("broken", "whole"))
-    assert broken == whole
-    assert not (tmp_path / "broken" / "scratch").exists()
+    failing = set()
+    monkeypatch.setattr(sweep, "update", update_or_fail)
+    X, y = labelled(600, 8, 3, seed=2)
+    recorded, output = go_on(X, y, stops_of, 100, {"cluster": cluster}, methods=[{**PENALTY, "loss": loss}])
+    model = load_model(output, "projection-penalty")
+    assert passes == [0, 1, 2, 2, 3, 4, *range(4, model.n_iter_)] and len(recorded) == model.n_iter_
 
 
 @pytest.mark.usefixtures("no_report")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("loss", ["hinge", "squared hinge"])
 @pytest.mark.e2e
-def test_stalled_models_go_on_after_a_break_with_the_same_bits(loss, tmp_path, monkeypatch, limits):
+def test_stalled_models_go_on_after_a_break_with_the_same_bits(loss, go_on):
     """Before, at and after the change to passes that keep all rows positive, whatever the workers."""
-    X, y = load_wine(return_X_y=True)
-    limits.resumable_bytes = 0
-    uri = write_zarr(tmp_path / "rows.zarr", X, y, 50)
+
+    def stops_of(recorded):
+        change = next(i for i, name in enumerate(recorded) if name.endswith("-inside"))
+        assert 4 < change < len(recorded) - 4
+        return change - 2, change, change + 1, change + 4
+
     method = {**PENALTY, "alpha": 0.01, "loss": loss, "tol": 1e-2}
-    settings = {"methods": [method], "n_components": 2}
-    put, recorded = ZarrScratch.put_value, []
-
-    def put_and_note(self, name, value):
-        put(self, name, value)
-        recorded.append(name)
-        if len(recorded) in stops:
-            raise OSError("the machine is gone")
-
-    monkeypatch.setattr(ZarrScratch, "put_value", put_and_note)
-    stops = ()
-    compute = {"cluster": "threads", "threads_per_worker": 1}
-    run(make_config(tmp_path / "whole", uri, compute={**compute, "workers": 1}, **settings))
-    change = next(i for i, name in enumerate(recorded) if name.endswith("-inside"))
-    assert 4 < change < len(recorded) - 4
-    stops = (change - 2, change, change + 1, change + 4)
-    recorded.clear()
-    config = make_config(tmp_path / "broken", uri, compute={**compute, "workers": 2}, **settings)
-    for _ in stops:
-        with pytest.raises(OSError, match="gone"):
-            run(config)
-    run(config)
-    model = load_model(config.output, "projection-penalty")
+    recorded, output = go_on(*load_wine(return_X_y=True), stops_of, methods=[method])
+    model = load_model(output, "projection-penalty")
     assert len(recorded) == model.n_iter_ and model.gaps_.max() <= 1e-2
-    broken, whole = (model_hash(tmp_path / name, ["projection-penalty"]) for name in ("broken", "whole"))
-    assert broken == whole
 
 
 @pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "squared hinge", "squared"])
 @pytest.mark.parametrize("reduction", ["m-pca0", "m-pca2"])
 @pytest.mark.e2e
-def test_a_choice_goes_on_between_passes_with_the_same_bits(loss, reduction, tmp_path, monkeypatch, limits):
+def test_a_choice_goes_on_between_passes_with_the_same_bits(loss, reduction, go_on):
     """Fits with the reduction of their own fold share passes; a run keeps what the estimator fits."""
     X, y = labelled(240, 5, 3, seed=2, separation=0.5)
-    limits.resumable_bytes = 0
-    uri = write_zarr(tmp_path / "rows.zarr", X, y, 50)
     grid = {"alpha": "auto", "alphas": [0.1, 10.0], "loss": loss}
     method = {"name": "projection-penalty", "reduction": reduction, **grid}
-    settings = {"methods": [method], "n_components": 2}
-    run(make_config(tmp_path / "whole", uri, **settings))
-    config = make_config(tmp_path / "broken", uri, **settings)
-    put, recorded = ZarrScratch.put_value, []
-
-    def put_or_fail(self, name, value):
-        put(self, name, value)
-        recorded.append(name)
-        if len(recorded) in (2, 5):
-            raise OSError("the machine is gone")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ZarrScratch, "put_value", put_or_fail)
-        for _ in range(1 if loss == "squared" else 2):
-            with pytest.raises(OSError, match="gone"):
-                run(config)
-    run(config)
-    broken, whole = (model_hash(tmp_path / name, ["projection-penalty"]) for name in ("broken", "whole"))
-    assert broken == whole
-    model = load_model(config.output, "projection-penalty")
+    _, output = go_on(X, y, lambda recorded: (2,) if loss == "squared" else (2, 5), methods=[method])
+    model = load_model(output, "projection-penalty")
     own = ProjectionPenaltyClassifier(reduction, n_components=2, precision="double", **grid).fit(X, y)
     assert model.candidate_errors_.tolist() == own.candidate_errors_.tolist() and model.fitted_by_fold_
     np.testing.assert_allclose(model.coef_, own.coef_, atol=1e-6 * np.abs(own.coef_).max())
