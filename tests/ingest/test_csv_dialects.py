@@ -1,4 +1,4 @@
-"""CSV in made-up dialects: the rows that DuckDB reads when it is told the dialect, or a refusal with line and column."""
+"""CSV in made-up dialects: the rows that DuckDB reads when told the dialect, or a refusal with line and column."""
 
 import csv
 import io
