@@ -9,7 +9,7 @@ import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -41,8 +41,6 @@ from mmpca_dist.tables.number_texts import MISSING, NOTATIONS, as_number, number
 from mmpca_dist.tables.readers.column_choice import LABEL_NAMES
 from mmpca_dist.tables.readers.formats import COMMENT
 
-ALL_COLUMNS = Selection(unlabelled=True)
-"""All columns are features."""
 MAX_BLOCK_BYTES = 32 << 20
 CELL_BYTES = 1 << 20
 """A quoted cell that is longer, ends of lines and all, is taken for one that is not closed."""
@@ -64,9 +62,7 @@ class CsvRows(Text):
 
     notes: list[str]
 
-    def __init__(
-        self, uri: str, dtype: np.dtype, selection: Selection = ALL_COLUMNS, *, typed: bool = False
-    ) -> None:  # fmt: skip
+    def __init__(self, uri: str, dtype: np.dtype, selection: Selection, *, typed: bool = False) -> None:
         super().__init__(uri, dtype)
         label, labelled = selection.label, not selection.unlabelled
         self._largest, self.notes = float(np.finfo(dtype).max), []
@@ -118,6 +114,12 @@ class CsvRows(Text):
             self.labels = f"column {name!r}{', the last one' if is_last else ''}"
         lines_bytes = LIMITS.text_block_lines * max(len(first), len(second))
         self._block_bytes = min(max(LIMITS.text_block_bytes, lines_bytes), MAX_BLOCK_BYTES)
+
+    @classmethod
+    def of_table(cls, uri: str, missing_values: Sequence[str], decimal: str | None) -> Self:
+        """Return all columns as features, of the types that they have."""
+        selection = Selection(unlabelled=True, missing_values=missing_values, decimal=decimal)
+        return cls(uri, np.dtype(np.float64), selection, typed=True)
 
     def _head(self) -> tuple[list[str], int, str | None]:
         """Return the first lines that are neither blank nor comments, how many such precede, and Excel's separator."""
