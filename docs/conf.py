@@ -62,6 +62,7 @@ NAVIGATION = {
         "What is proved": "docs/proofs",
         "What is promised": "docs/trust",
         "Design": "docs/design",
+        "What is not public": "docs/patches",
         "Contributing": "CONTRIBUTING",
         "Changes": "CHANGELOG",
     },

@@ -9,7 +9,7 @@ import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -41,8 +41,6 @@ from mmpca_dist.tables.number_texts import MISSING, NOTATIONS, as_number, number
 from mmpca_dist.tables.readers.column_choice import LABEL_NAMES
 from mmpca_dist.tables.readers.formats import COMMENT
 
-ALL_COLUMNS = Selection(unlabelled=True)
-"""All columns are features."""
 MAX_BLOCK_BYTES = 32 << 20
 CELL_BYTES = 1 << 20
 """A quoted cell that is longer, ends of lines and all, is taken for one that is not closed."""
@@ -64,9 +62,7 @@ class CsvRows(Text):
 
     notes: list[str]
 
-    def __init__(
-        self, uri: str, dtype: np.dtype, selection: Selection = ALL_COLUMNS, *, typed: bool = False
-    ) -> None:  # fmt: skip
+    def __init__(self, uri: str, dtype: np.dtype, selection: Selection, *, typed: bool = False) -> None:
         super().__init__(uri, dtype)
         label, labelled = selection.label, not selection.unlabelled
         self._largest, self.notes = float(np.finfo(dtype).max), []
@@ -118,6 +114,12 @@ class CsvRows(Text):
             self.labels = f"column {name!r}{', the last one' if is_last else ''}"
         lines_bytes = LIMITS.text_block_lines * max(len(first), len(second))
         self._block_bytes = min(max(LIMITS.text_block_bytes, lines_bytes), MAX_BLOCK_BYTES)
+
+    @classmethod
+    def of_table(cls, uri: str, missing_values: Sequence[str], decimal: str | None) -> Self:
+        """Return all columns as features, of the types that they have."""
+        selection = Selection(unlabelled=True, missing_values=missing_values, decimal=decimal)
+        return cls(uri, np.dtype(np.float64), selection, typed=True)
 
     def _head(self) -> tuple[list[str], int, str | None]:
         """Return the first lines that are neither blank nor comments, how many such precede, and Excel's separator."""
@@ -220,20 +222,24 @@ class CsvRows(Text):
                     columns = zip(table.columns, kinds.values() or [None] * table.num_columns, strict=True)
                     table = pa.table([self._trimmed(*each) for each in columns], table.column_names)
             except pa.ArrowInvalid as error:
-                raise self.refusal(numbers, str(error)) from error
+                typed = [i for i, kind in kinds.items() if pa.types.is_floating(kind)]
+                raise self.refusal(numbers or typed, str(error)) from error
             yield table.combine_chunks(), done
 
     def _parsed(self, data: Any, kinds: Mapping[int, pa.DataType], nulls: bool = True) -> pa.Table:
         """Return some lines as a table of the columns ``kinds``, by default of the features."""
         keys = [str(i) for i in range(self._n_columns)]
+        types = {keys[i]: kind for i, kind in kinds.items()}
+        chosen = [keys[i] for i in kinds or self.features]
+        parsing = pa.csv.ParseOptions(delimiter=self.delimiter)
+        return self._read(data, keys, parsing, column_types=types, include_columns=chosen, strings_can_be_null=nulls)
+
+    def _read(self, data: Any, names: list[str], parsing: pa.csv.ParseOptions, **conversion: Any) -> pa.Table:
+        words = [*self._words, *(f"{number:.1f}" for number in numbers_in(self._words) if number % 1 == 0)]
+        missing = sorted(MISSING.union(words))
         return pa.csv.read_csv(
-            pa.BufferReader(data),
-            pa.csv.ReadOptions(block_size=len(data) + 1, column_names=keys),
-            pa.csv.ParseOptions(delimiter=self.delimiter),
-            pa.csv.ConvertOptions(
-                column_types={keys[i]: kind for i, kind in kinds.items()}, strings_can_be_null=nulls,
-                include_columns=[keys[i] for i in kinds or self.features], **self._reading,
-            ),
+            pa.BufferReader(data), pa.csv.ReadOptions(block_size=len(data) + 1, column_names=names), parsing,
+            pa.csv.ConvertOptions(null_values=missing, decimal_point=self.decimal, **WORDS, **conversion),
         )  # fmt: skip
 
     def _with_digits(self, table: pa.Table, data: Any) -> pa.Table:
@@ -248,11 +254,6 @@ class CsvRows(Text):
                 table = table.set_column(table.column_names.index(name), name, text)
         return table
 
-    @property
-    def _reading(self) -> dict[str, Any]:
-        words = [*self._words, *(f"{number:.1f}" for number in numbers_in(self._words) if number % 1 == 0)]
-        return {"null_values": sorted(MISSING.union(words)), "decimal_point": self.decimal, **WORDS}
-
     def _trimmed(self, column: pa.ChunkedArray, kind: pa.DataType | None) -> pa.ChunkedArray:
         """Return text without blanks around cells, in the type ``kind``, or in that which pyarrow sees then."""
         if column.type != pa.string():
@@ -261,17 +262,11 @@ class CsvRows(Text):
         if kind == pa.string() or (kind is None and trimmed.equals(column)):
             return trimmed
         lines = io.BytesIO()
-        pa.csv.write_csv(
-            pa.table([trimmed], [""]), lines, pa.csv.WriteOptions(include_header=False, quoting_style="all_valid")
-        )
-        return pa.csv.read_csv(
-            pa.BufferReader(lines.getvalue()),
-            pa.csv.ReadOptions(block_size=lines.tell() + 1, column_names=["0"]),
-            pa.csv.ParseOptions(ignore_empty_lines=False, newlines_in_values=True),
-            pa.csv.ConvertOptions(
-                column_types={} if kind is None else {"0": kind}, strings_can_be_null=True, **self._reading
-            ),
-        ).column(0)
+        how = pa.csv.WriteOptions(include_header=False, quoting_style="all_valid")
+        pa.csv.write_csv(pa.table([trimmed], [""]), lines, how)
+        parsing = pa.csv.ParseOptions(ignore_empty_lines=False, newlines_in_values=True)
+        types = {} if kind is None else {"0": kind}
+        return self._read(lines.getvalue(), ["0"], parsing, column_types=types, strings_can_be_null=True).column(0)
 
     def _pieces(self) -> Iterator[tuple[bytes, int, int]]:
         """Yield whole rows, the number of their first line, and how far the file has been read."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mmpca_dist.errors import InputError, OutputError, some_names
-from mmpca_dist.ingest.csv import ALL_COLUMNS, CsvRows
+from mmpca_dist.ingest.csv import CsvRows
 from mmpca_dist.ingest.row_source import Progress, Selection
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
@@ -53,8 +51,7 @@ def _csv_tables(
     Empty cells, and those that say NA or null, are missing; the ``selection`` has more such words, and the decimal
     mark. ``progress`` is called with bytes of the file. Raises InputError for lines that cannot be parsed.
     """
-    how = {name: getattr(selection, name) for name in TEXT_SETTINGS}
-    rows = CsvRows(source, np.dtype(np.float64), replace(ALL_COLUMNS, **how), typed=True)
+    rows = CsvRows.of_table(source, selection.missing_values, selection.decimal)
     kinds = [pa.null()] * rows.n_features
     for table, done in rows.tables({}):
         kinds = [both(kind, other) for kind, other in zip(kinds, table.schema.types, strict=True)]

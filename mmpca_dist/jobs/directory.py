@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import platform
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -34,10 +33,6 @@ CONTENTS = (
     "run.json", "records", "maps", "statistics.zarr", "pairs", "fits", "model", "projected", "splits",
     "tables", "report", "scratch", "events.jsonl", ERRORS,
 )  # fmt: skip
-SET_ASIDE = re.compile(r".+\.removed-[1-9][0-9]*")
-"""The files that a run wrote after its folder had been removed, until it was killed."""
-WRITTEN = re.compile(r"(/c(/\d+)*|\.(npz|json|jsonl|html|png|csv|parquet|partial))$")
-"""The ends of the names of files that runs write: chunks of Zarr, and those with suffixes."""
 CONTENT_OF = {"run": "a run", "evaluation": "an evaluation", "transform": "projected rows"}
 """The content of a folder, by the purpose of the job that wrote it."""
 PACKAGES = ("mmpca-dist", "numpy", "scipy", "dask", "distributed", "zarr", "pyarrow", "scikit-learn", "prefect")
@@ -104,11 +99,10 @@ class RunDirectory:
         """Raise OutputError where the output of the configuration lies inside a result, a data set, or an input."""
         refuse_inside(self.within or self.uri, inputs)
 
-    def begin(self, identity: Identity, on_note: Callable[[str], None] = lambda note: None) -> str:
+    def begin(self, identity: Identity) -> str:
         """Claim the folder for this run, or take up the same run again, and return its key; raise as ``check`` does."""
         self.check(identity)
         if not self.exists:
-            self._set_aside(on_note)
             header = {
                 "format": FORMAT,
                 "key": identity.key,
@@ -142,28 +136,11 @@ class RunDirectory:
             if not fs.isdir(path):
                 raise OutputError(f"{self.uri} is a file; the output of a run is a folder. Choose another output.")
             names = [str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False)]
-        was_counted = storage.exists(self.record_path(COUNT))  # a run's first record goes with the folder
         for name in names:
-            is_ours = name == EVALUATION or is_lease(name) or storage.is_partial(name, "run.json.")
-            is_rubbish = not was_counted and self._may_be_rubbish(name)
-            if not (is_ours or is_rubbish or SET_ASIDE.fullmatch(name)):
+            if not (name == EVALUATION or is_lease(name) or storage.is_partial(name, "run.json.")):
                 raise OutputError(
                     f"{self.uri} holds other files ({name!r}) and no run. Choose another output, or an empty folder."
                 )
-
-    def _may_be_rubbish(self, name: str) -> bool:
-        """Tell whether a removed run may have written what has this name: nothing else is in it than runs write."""
-        files = (f"/{file}" for file, *_ in storage.list_objects(self.path(name)))
-        return _is_content(name) and all(re.search(WRITTEN, file) for file in files)
-
-    def _set_aside(self, on_note: Callable[[str], None]) -> None:
-        """Rename what a run would write and is there without a run: it may be another's, so it is not removed."""
-        names = storage.names_in(self.uri)
-        number = next(n for n in itertools.count(1) if not any(name.endswith(f".removed-{n}") for name in names))
-        for name in filter(_is_content, names):
-            aside = f"{name}.removed-{number}"
-            storage.move(self.path(name), self.path(aside))
-            on_note(f"{self.uri} held {name!r} and no run, as where a run's folder was removed: it is {aside!r} now.")
 
     def discard(self) -> None:
         """Remove what a run has written, and the folder unless it holds anything else."""
@@ -261,11 +238,6 @@ def transform_folder(destination: str) -> str:
     return destination if format_of(destination) is None else f"{destination}{UNFINISHED}"
 
 
-def _is_content(name: str) -> bool:
-    """Tell whether a run, or a refreshed one, has something of this name in its folder."""
-    return name in CONTENTS or re.fullmatch("[0-9]{6}", name) is not None
-
-
 def _difference(stored: dict[str, Any], identity: Identity) -> str:
     from mmpca_dist.configuration.schema import SECTIONS, stored_config
 
@@ -328,10 +300,10 @@ class Generations:
         """The newest generation that is solved; 0 for none."""
         return _number(self.top.record(PUBLISH))
 
-    def begin(self, config: RunConfig, origin: str, run: str, on_note: Callable[[str], None]) -> str:
+    def begin(self, config: RunConfig, origin: str, run: str) -> str:
         """Claim the folder for what is refreshed from ``run``, whose key is ``origin``, and return its own key."""
         self.check(origin, run)
-        return self.top.begin(Identity(config, origin), on_note)
+        return self.top.begin(Identity(config, origin))
 
     def check(self, origin: str, run: str) -> None:
         """Raise OutputError where the folder holds something else; nothing is written."""

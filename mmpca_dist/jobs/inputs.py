@@ -35,7 +35,7 @@ from mmpca_dist.tables.facts import Table
 from mmpca_dist.tables.labels import notes_on_missing
 from mmpca_dist.tables.readers.formats import open_source, text_form
 from mmpca_dist.tables.readers.named_columns import refuse_gaps
-from mmpca_dist.tables.roles import LABEL, TIME
+from mmpca_dist.tables.roles import PART, TIME
 
 SHARE = "4/5"
 """Share of the rows of each class that train, by default."""
@@ -51,7 +51,7 @@ def _parts_of(config: RunConfig, dataset: Dataset, purpose: Purpose) -> Dataset 
         return None
     assert section.column is not None  # noqa: S101  (the configuration is checked)
     column = column_of(dataset.stored, section.column, Setting("column", section="evaluation"))
-    return dataset.unmapped.labelled_by(column, TIME if section.splits == "time" else LABEL)
+    return dataset.unmapped.labelled_by(column, TIME if section.splits == "time" else PART)
 
 
 def note_on_many(section: EvaluationConfig, splits: Splits) -> str:

@@ -344,7 +344,7 @@ def open_inputs(inputs: Inputs, callback: Callback, client: Any = None) -> Itera
         lease.cleared(run.discard_removed),
     ):
         begun_before = run.exists
-        key = run.begin(identity, callback.on_note)
+        key = run.begin(identity)
         if begun_before:
             storage.remove_partials(run.uri, but=EVALUATION)  # of a process that was killed as it wrote
         try:

@@ -18,7 +18,7 @@ from mmpca_dist.errors import InputError, some_names
 from mmpca_dist.ingest.column_profiles import ColumnProfile, Pieces, profiles_of, suits_commas, with_value
 from mmpca_dist.ingest.csv import CsvRows
 from mmpca_dist.ingest.libsvm import LibsvmRows
-from mmpca_dist.ingest.row_source import LABELS, RowSource, Selection
+from mmpca_dist.ingest.row_source import LABELS, RowSource
 from mmpca_dist.ingest.sources import DatasetRows
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.runs.label_guess import MAX_CLASSES, label_among, label_beside, makes_groups, repeats_id
@@ -140,14 +140,13 @@ def check(
     in a configuration. Numbers with a decimal comma where none is expected take a second reading. Raises InputError for
     what is no table, or has no such column.
     """
-    address, number = storage.normalize(uri), np.dtype(np.float64)
+    address = storage.normalize(uri)
     checked = TableCheck(uri, "LIBSVM text", missing_values=[*missing_values], decimal=decimal)
     form = text_form(address)
     if form == "csv":
-        how = Selection(unlabelled=True, missing_values=missing_values, decimal=decimal)
-        checked = _of_csv(CsvRows(address, number, how, typed=True), checked, label, progress)
+        checked = _of_csv(CsvRows.of_table(address, missing_values, decimal), checked, label, progress)
     elif form == "libsvm":
-        rows = LibsvmRows(address, number, True)
+        rows = LibsvmRows(address, np.dtype(np.float64), True)
         rows.numbers = checked.predicts = rows.fractions
         checked = _of_rows(rows, checked, progress)
         checked.label, checked.why = (LABELS, "its numbers have fractions") if rows.fractions else (None, "")

@@ -103,6 +103,8 @@ def evaluate(
         config = as_config(dict(data) if isinstance(data, Mapping) else data)
         config = config if folder is None else config.model_copy(update={"output": storage.normalize(str(folder))})
         return evaluating.evaluate(config, callbacks, client)
+    if "sample_weight" in settings:
+        raise InputError("Weights of rows are a column of X: evaluate(X.assign(w=weights), y, weight='w').")
     with ExitStack() as stack:
         here = stack.enter_context(tempfile.TemporaryDirectory(prefix="mmpca-")) if folder is None else folder
         output = storage.normalize(str(here))

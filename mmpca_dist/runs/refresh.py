@@ -141,7 +141,7 @@ class _RefreshJob:
             scheduler = stack.enter_context(opened)
             tables = self._count_all(datasets, scheduler)
             self._plan(tables, self.config.model_copy(update={"compute": compute}))
-            key = self.output.begin(self.config, self.origin, self.base.uri, self.callback.on_note)
+            key = self.output.begin(self.config, self.origin, self.base.uri)
             try:
                 for arrival, rows, watch in zip(new, tables, watches, strict=True):
                     self._merge(arrival, rows, watch, key, scheduler)

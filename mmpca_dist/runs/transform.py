@@ -9,15 +9,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from mmpca_dist.configuration.dataset_section import DatasetConfig
 from mmpca_dist.configuration.requests import TransformConfig
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import AccessError, ColumnError, InputError, OutputError
 from mmpca_dist.faults import Fault, render, showing
 from mmpca_dist.ingest.csv import CsvRows
-from mmpca_dist.ingest.row_source import Selection
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import refuse_private
 from mmpca_dist.jobs.directory import FORMATS, RunDirectory, format_of, transform_folder
@@ -200,8 +197,7 @@ def _of_columns_needed(source: str, section: DatasetConfig, error: ColumnError) 
     """Return the error for columns that the models need, and that nobody can leave out; of CSV with row and line."""
     faults = error.faults
     if text_form(storage.normalize(source)) == "csv":
-        how = Selection(unlabelled=True, missing_values=section.missing_values, decimal=section.decimal)
-        rows = CsvRows(storage.normalize(source), np.dtype(np.float64), how, typed=True)
+        rows = CsvRows.of_table(storage.normalize(source), section.missing_values, section.decimal)
         names = [fault.facts["name"] for fault in faults]
         faults = getattr(rows.refusal([i for i in rows.features if rows.name_of(i) in names]), "faults", faults)
     told = "; ".join(f"{fault.facts['name']!r}: {fault.text}" for fault in faults[:MAX_LISTED])

@@ -203,7 +203,7 @@ def write_bytes(uri: str, data: bytes) -> None:
         return
     with reached(uri, "write") as (fs, path):
         if not is_bucket(uri):  # without folders, it would make a bucket
-            fs.makedirs(fs._parent(path), exist_ok=True)
+            fs.makedirs(path.rpartition("/")[0], exist_ok=True)
         fs.pipe_file(path, data)
 
 

@@ -79,7 +79,7 @@ class Role:
 
 def role_named(name: str) -> Role:
     """Return the role of a name; raise InputError where there is none, such as in the record of another version."""
-    for role in (*ROLES, TIME, ONE_CLASS, FACTOR, ONLY, KEY):
+    for role in (*ROLES, TIME, PART, ONE_CLASS, FACTOR, ONLY, KEY):
         if role.name == name:
             return role
     raise InputError(f"There is no role {name!r} of columns. Another version of this package may have written it.")
@@ -229,6 +229,8 @@ SLICES = Role(
     _slices, look=_edges, to_json=np.ndarray.tolist, from_json=np.asarray,
 )  # fmt: skip
 TIME = Role("time", "label", lambda known, place, look: order_keys(times(known, place)))
+PART = Role("part", "label", lambda known, place, look: names(known, place))
+"""Groups, or given parts, in the place of labels."""
 ONE_CLASS = Role("one class", "label", lambda batch, place, look: np.zeros(len(batch), np.int64))
 """All rows of one class, as those with numbers to predict are."""
 FACTOR = Role(

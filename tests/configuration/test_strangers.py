@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import zipfile
 from fractions import Fraction
 
@@ -26,7 +25,6 @@ from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.cluster import open_scheduler
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.fit import preview
-from mmpca_dist.runs.listing import find_runs
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.tables import labels, memory_limits
 from mmpca_pipelines.ingest_table import IngestConfig
@@ -187,23 +185,6 @@ def test_protocols_that_the_machine_allows(monkeypatch):
     assert storage.normalize("sftp://me@host/a.npy") == "sftp://me@host/a.npy"
     with pytest.raises(InputError, match="unknown protocol 'hdfs'"):
         storage.normalize("hdfs://host/a.npy")
-
-
-@pytest.mark.parametrize("name", ["a.parquet", "a.npz", "a.npy"])
-def test_a_pipe_is_not_waited_for(name, tmp_path):
-    os.mkfifo(tmp_path / name)
-    np.save(tmp_path / "y.npy", np.arange(2))
-    with pytest.raises(InputError, match="neither a file nor a folder"):
-        open_dataset(tmp_path / name, label=str(tmp_path / "y.npy") if name == "a.npy" else None)
-
-
-def test_no_pipe_in_a_folder_is_waited_for(tmp_path):
-    (tmp_path / "table").mkdir()
-    for name in ("table/a.parquet", "run.json"):
-        os.mkfifo(tmp_path / name)
-    with pytest.raises(InputError, match="neither a file nor a folder"):
-        open_dataset(tmp_path / "table")
-    assert [run.state for run in find_runs(str(tmp_path))] == ["unreadable"]
 
 
 @pytest.mark.parametrize("address", ["zzz://localhost:1", "tcp://localhost", "tcp://localhost:1/x"])

@@ -30,19 +30,10 @@ def read(path, notes=None, **options):
 
 
 FORMS = {
-    "semicolons": ({"sep": ";", "decimal": ","}, "", "utf-8"),
-    "tabs": ({"sep": "\t", "decimal": ","}, "", "utf-8"),
-    "bars": ({"sep": "|"}, "", "utf-8"),
-    "bars and commas": ({"sep": "|", "decimal": ","}, "", "utf-8"),
     "spaces": ({"sep": " "}, "", "utf-8"),
-    "CR": ({"lineterminator": "\r"}, "", "utf-8"),
-    "CRLF": ({"lineterminator": "\r\n"}, "", "utf-8"),
     "CR of Excel": ({"lineterminator": "\r", "sep": ";", "decimal": ","}, "", "utf-8-sig"),
-    "comments": ({}, "# made by\n# a, b, c\n\n", "utf-8"),
     "comments of percent": ({"sep": ";"}, "% one\n", "utf-8"),
-    "sep": ({"sep": ";", "decimal": ","}, "sep=;\r\n", "utf-8"),
     "sep and bar": ({"sep": "|"}, "sep=|\n", "utf-8-sig"),
-    "UTF-16": ({}, "", "utf-16"),
     "UTF-16 without a mark": ({"sep": "\t"}, "", "utf-16-le"),
     "UTF-16 of Macs": ({"lineterminator": "\r\n"}, "", "utf-16-be"),
 }
@@ -101,16 +92,6 @@ def test_row_numbers_of_pandas_are_no_feature(tmp_path):
     read(tmp_path / "t.csv").to_parquet(tmp_path / "u.parquet", index=False)
     for name in ("t.csv", "u.parquet"):
         assert check(str(tmp_path / name), "y").n_features == 4
-
-
-@pytest.mark.parametrize(("data", "message"), [
-    (table().to_csv(index=False).encode("cp1252"), r"Line \d+ of .* is not UTF-8 .* iconv -f cp1252"),
-    (("Prices of 2020\n\n" + table().to_csv(index=False)).encode(), r"one column in line 1.*tail -n \+2"),
-])  # fmt: skip
-def test_what_is_not_read_is_named_with_what_to_type(data, message, tmp_path):
-    (tmp_path / "t.csv").write_bytes(data)
-    with pytest.raises(InputError, match=message):
-        check(str(tmp_path / "t.csv"))
 
 
 @pytest.mark.parametrize(("cell", "value"), [(" ", None), (" NA ", None), ("  41 ", 41), ("None", None), ("\t", None)])

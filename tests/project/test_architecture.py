@@ -16,6 +16,7 @@ import mmpca_pipelines
 
 ROOT = Path(mmpca_dist.__file__).parent
 PIPELINES = Path(mmpca_pipelines.__file__).parent
+DOCS = ROOT.parent / "docs"
 LAYERS = (
     "stores", "tables", "ingest", "passes", "statistics", "neighbors", "eigen", "optimise", "pictures", "methods",
     "models", "predictors", "evaluation", "planning", "configuration", "jobs", "report", "runs",
@@ -158,6 +159,15 @@ def test_no_module_reads_a_name_with_an_underscore_that_another_file_defines():
         defined, read = private_names(path)
         found = [f"{path}:{line} reads {name} of {of}" for name, of, line in read if name in of_project - defined]
         assert not found or str(path.relative_to(ROOT.parent)) in READS_PRIVATE, found
+
+
+def test_names_of_libraries_with_an_underscore_are_on_their_page():
+    of_project, page = set().union(*(private_names(path)[0] for path in CODE)), (DOCS / "patches.md").read_text()
+    documented = {"_asdict", "_exit", "_fields", "_replace"}  # of tuples with names, and of os
+    for path in CODE:
+        read = {name for name, *_ in private_names(path)[1]} - of_project - documented
+        read |= {part for module in imported_modules(path) for part in module.split(".") if re.match("_(?!_)", part)}
+        assert not [name for name in read - of_project if f"{name}`" not in page], path
 
 
 def test_whoever_does_not_search_does_not_wait_for_compiled_code():

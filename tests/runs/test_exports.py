@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from helpers.tables import config_of
 
 from mmpca_dist import load_model, run
 from mmpca_dist.errors import InputError
@@ -174,3 +175,54 @@ def test_runs_whose_rows_go_through_more(dataset, message, tmp_path, monkeypatch
     run({"dataset": dataset, "methods": ["pca"], "n_components": 1, "output": "out"})
     with pytest.raises(InputError, match=message):
         export("out", "pca", "sql")
+
+
+GENERATOR = np.random.default_rng(1)
+ROWS = 80
+NAMES = {
+    "components": ["components", "b", "c"],
+    "both": ["components", "components_", "c"],
+    "X": ["X", "Z", "n"],
+    "slashes": ["a/0", "a/constant0", "zz/1"],
+    "not ASCII": ["größe", "m²", "col (umn)"],
+    "numbers": ["0", "1", "2"],
+}
+
+
+def with_names(names):
+    frame = pd.DataFrame(GENERATOR.normal(size=(ROWS, 2)), columns=names[:2])
+    frame[names[2]] = GENERATOR.choice(["u", "v", "w"], ROWS)
+    return frame.assign(kind=GENERATOR.choice(["p", "q"], ROWS))
+
+
+@pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("case", list(NAMES))
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("text", [True, False])
+def test_the_printed_usage_gives_what_transform_gives(case, precision, text, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    names, X = NAMES[case], with_names(NAMES[case])
+    columns = names if text else names[:2]
+    X[[*columns, "kind"]].to_parquet(tmp_path / "t.parquet")
+    run(config_of(tmp_path / "out", tmp_path / "t.parquet", dataset={"label": "kind"}, methods=["m-pca0"],
+                  n_components=2, precision=precision))  # fmt: skip
+    (file,), usage = export(str(tmp_path / "out"), "m-pca0", "onnx", str(tmp_path / "m.onnx"))
+    scope = {"X": X if text else X[columns], "onnxruntime": onnxruntime, "numpy": np}
+    exec(usage, scope)  # noqa: S102
+    expected = load_model(str(tmp_path / "out"), "m-pca0").transform(X[columns])
+    np.testing.assert_allclose(scope["Z"], expected, atol=1e-5 if precision == "single" else 1e-12)
+    assert onnxruntime.InferenceSession(file).get_outputs()[0].name not in columns
+
+
+@pytest.mark.usefixtures("no_report")
+def test_gaps_in_text_and_numbers_run_as_printed(tmp_path):
+    X = with_names(NAMES["components"])
+    X.loc[::7, "components"], X.loc[::9, "c"] = np.nan, None
+    X.to_parquet(tmp_path / "t.parquet")
+    dataset = {"label": "kind", "missing": "mean"}
+    run(config_of(tmp_path / "out", tmp_path / "t.parquet", dataset=dataset, methods=["pca"], n_components=2))
+    _, usage = export(str(tmp_path / "out"), "pca", "onnx", str(tmp_path / "m.onnx"))
+    scope = {"X": X, "onnxruntime": pytest.importorskip("onnxruntime")}
+    exec(usage, scope)  # noqa: S102
+    expected = load_model(str(tmp_path / "out"), "pca").transform(X.drop(columns="kind"))
+    np.testing.assert_allclose(scope["Z"], expected, atol=1e-5)

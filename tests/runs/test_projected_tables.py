@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 from helpers.runs import Recorder, through
-from helpers.tables import content_of, write_zarr
+from helpers.tables import config_of, content_of, write_zarr
 
 from mmpca_dist import load_model, run
 from mmpca_dist.errors import InputError, OutputError
@@ -267,3 +267,69 @@ def test_columns_that_are_not_chosen_go_on_only_if_few_or_named(n_beside, keep, 
     assert len(pq.read_schema(tmp_path / "out/projected/pca.parquet/part-000000.parquet").names) == 3 + kept
     told = f"{n_beside} columns are neither features nor labels. Projected rows do not keep so many"
     assert any(told in note for note in told_of.notes) == (kept == 0)
+
+
+FORMULAS = [
+    '=HYPERLINK("http://x.example","open")',
+    "+1+cmd|' /C calc'!A0", "-2+3", "@SUM(1)", "\t=1", "  =1", "\uff1d1", "\r\n=1",
+]  # fmt: skip
+PLAIN = ["a=b", "3-4", "mail@x.example", "", "'quoted", "é", "1"]
+LENGTH = 2 * len(FORMULAS + PLAIN)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame(generator.standard_normal((LENGTH, 3)), columns=list("abc"))
+    frame["=note"], frame["amount"] = (FORMULAS + PLAIN) * 2, -np.arange(LENGTH) - 0.5
+    frame["label"] = np.where(np.arange(LENGTH) % 2, "-x", "y")
+    path = tmp_path_factory.mktemp("table") / "table.parquet"
+    frame.to_parquet(path)
+    return path, frame
+
+
+def settings(table, output, **project):
+    keep = {"format": ["csv", "zarr"], **project}
+    return config_of(
+        output, str(table[0]), methods=["pca"], n_components=[2], project=keep,
+        dataset={"uri": str(table[0]), "drop": ["=note", "amount"]},
+    )  # fmt: skip
+
+
+def quoted(text):
+    return f"'{text}" if text in (*FORMULAS, "-x", "=note") else text
+
+
+def read(path):
+    parts = sorted(path.glob("*.csv")) if path.is_dir() else [path]
+    return pd.concat([pd.read_csv(part, keep_default_na=False, lineterminator="\n") for part in parts])
+
+
+@pytest.mark.parametrize("quotes", [False, True])
+def test_tables_of_a_run(quotes, table, tmp_path, no_report):
+    run(settings(table, tmp_path / "out", **({"quote_formulas": True} if quotes else {})))
+    found, frame = read(tmp_path / "out" / "projected" / "pca.csv"), table[1]
+    change = quoted if quotes else lambda text: text
+    assert found[change("=note")].tolist() == [change(text) for text in frame["=note"]]
+    assert found["label"].tolist() == [change(text) for text in frame["label"]]
+    np.testing.assert_array_equal(found["amount"], frame["amount"])
+    assert found["pca_0"].dtype == np.float64 or found["pca_0"].dtype == np.float32
+
+
+@pytest.mark.parametrize("destination", ["new.csv", "new"])
+def test_one_file_or_a_folder_of_a_transform(destination, table, tmp_path, no_report):
+    run(settings(table, tmp_path / "out"))
+    request = {"output": str(tmp_path / "out"), "dataset": str(table[0]), "destination": str(tmp_path / destination)}
+    transform(TransformConfig(**request, quote_formulas=True))
+    found = read(tmp_path / destination / "projected" / "pca.csv" if destination == "new" else tmp_path / destination)
+    assert found["'=note"].tolist() == [quoted(text) for text in table[1]["=note"]]
+    np.testing.assert_array_equal(found["amount"], table[1]["amount"])
+
+
+def test_the_command_has_the_option(table, tmp_path, mmpca, no_report):
+    run(settings(table, tmp_path / "out"))
+    code, _, errors = mmpca(
+        "transform", tmp_path / "out", table[0], tmp_path / "new.csv", "--quote-formulas", "--no-prefect"
+    )
+    assert code == 0, errors
+    assert read(tmp_path / "new.csv")["label"].isin(["'-x", "y"]).all()

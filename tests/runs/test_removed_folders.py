@@ -39,16 +39,6 @@ class Removing(Callback):
         self._at("end", stage)
 
 
-class Notes(Callback):
-    """Keeps the notes."""
-
-    def __init__(self):
-        self.told = []
-
-    def on_note(self, message):
-        self.told.append(message)
-
-
 def nothing_is_left(folder):
     return not Path(folder).exists() or not [path for path in Path(folder).rglob("*") if path.is_file()]
 
@@ -133,41 +123,9 @@ def test_what_another_has_put_there_since_stays(tmp_path, no_report):
     assert (tmp_path / "out" / "model").exists()
 
 
-@pytest.mark.parametrize(
-    "rubbish", ["scratch/reduce/0-3.npz", "projected/pca.zarr/X/c/0/0", "records/solve.json", "events.jsonl"]
-)
-@pytest.mark.parametrize("store", ["disk", "bucket"])
-def test_what_a_removed_run_wrote_until_it_was_killed_blocks_nothing_and_is_kept(
-    rubbish, store, tmp_path, request, no_report
-):
-    """It might be somebody's who has a folder of such a name."""
-    place = request.getfixturevalue("bucket") if store == "bucket" else str(tmp_path)
-    config, notes = config_of(f"{place}/out", "bundled:iris", **SETTINGS), Notes()
-    for number in (1, 2):
-        storage.write_bytes(f"{place}/out/{rubbish}", b"rubbish")
-        assert run(config, callbacks=[notes])["report"]
-        top, _, below = rubbish.partition("/")
-        kept = f"{top}.removed-{number}"
-        assert storage.read_bytes("/".join(filter(None, [f"{place}/out/{kept}", below]))) == b"rubbish"
-        assert [note for note in notes.told if f"it is {kept!r} now" in note]
-        storage.remove_children(
-            f"{place}/out", [name for name in storage.names_in(f"{place}/out") if "removed-" not in name]
-        )
-
-
-def test_nor_does_that_of_a_refresh(tmp_path, no_report):
-    run(config_of(tmp_path / "fit", "bundled:iris", **SETTINGS))
-    y = np.repeat(["setosa", "versicolor", "virginica"], 10)
-    np.savez(tmp_path / "more.npz", X=np.random.default_rng(0).standard_normal((30, 4)), y=y)
-    storage.write_bytes(f"{tmp_path}/live/000001/scratch/0-3.npz", b"rubbish")
-    refresh(str(tmp_path / "fit"), str(tmp_path / "more.npz"), str(tmp_path / "live"))
-    assert (tmp_path / "live" / "000001.removed-1" / "scratch" / "0-3.npz").read_bytes() == b"rubbish"
-
-
 @pytest.mark.parametrize("file", ["letter.txt", "scratch/mine.txt", "model/c/mine", "000001/notes.docx"])
 def test_other_files_still_refuse_a_run(file, tmp_path):
-    storage.write_bytes(f"{tmp_path}/out/scratch/0-3.npz", b"rubbish")
     storage.write_bytes(f"{tmp_path}/out/{file}", b"mine")
     with pytest.raises(OutputError, match=r"holds other files .* and no run"):
         run(config_of(tmp_path / "out", "bundled:iris", **SETTINGS))
-    assert (tmp_path / "out" / "scratch" / "0-3.npz").exists() and (tmp_path / "out" / file).exists()
+    assert (tmp_path / "out" / file).exists()

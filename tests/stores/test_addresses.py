@@ -137,6 +137,10 @@ def test_parameters_of_every_kind():
 
 USERS_AND_SIGNATURES = [
     f"https://user:{SECRET}@host/x",
+    f"https://user:x/{SECRET}@host/x",
+    f"gs://{SECRET}@bucket/x",
+    f"abfs://container:{SECRET}@account.dfs.core.windows.net/x",
+    f"sftp://me:{SECRET}@host/x",
     f"s3://{SECRET}@bucket/x",
     f"s3://key:{SECRET}/slash@bucket/x",
     f"ftp://user:{SECRET}@host/x",
@@ -160,6 +164,10 @@ def test_users_and_signatures_as_they_stand_and_once_encoded():
     "s3://bucket/year=2024/key=3/token=a/part.0.parquet",
     "s3://bucket/keys/tokens/secrets/password.parquet",
     "s3://bucket/a&key=1.parquet",
+    "s3://bucket/a:b@c.zarr",
+    "gs://bucket/a?monkey=1",
+    "az://container@account.dfs.core.windows.net/a.zarr",
+    "http://[fe80:0:0:0:0:0:0:1]:9000/a.npy",
     "s3://bucket/x?versionId=abc",
     "https://host/x.npz?download=1&encoding=utf-8&keyboard=qwerty&zip_code=1&monkey=2",
     "https://host:8080/x#part",

@@ -8,6 +8,7 @@ import zarr
 
 from mmpca_dist import open_dataset
 from mmpca_dist.errors import InputError
+from mmpca_dist.runs.listing import find_runs
 
 
 def stored(path, **options):
@@ -30,9 +31,13 @@ def test_a_pipe_in_a_zarr_group(tmp_path, version, name, missing_chunks):
         open_dataset(tmp_path / "t.zarr", missing_chunks=missing_chunks)
 
 
-@pytest.mark.parametrize("name", ["t.parquet", "t.npz", "t.h5ad", "t.arrow", "folder/t.parquet"])
+@pytest.mark.parametrize("name", ["t.parquet", "t.npz", "t.npy", "t.h5ad", "t.arrow", "folder/t.parquet"])
 def test_a_pipe_in_the_place_of_a_file(tmp_path, name):
     (tmp_path / name).parent.mkdir(exist_ok=True)
-    os.mkfifo(tmp_path / name)
+    for pipe in (name, "run.json"):
+        os.mkfifo(tmp_path / pipe)
+    np.save(tmp_path / "y.npy", np.arange(2))
+    label = str(tmp_path / "y.npy") if name == "t.npy" else None
     with pytest.raises(InputError, match="neither a file nor a folder"):
-        open_dataset((tmp_path / name).parent if "/" in name else tmp_path / name)
+        open_dataset((tmp_path / name).parent if "/" in name else tmp_path / name, label=label)
+    assert [run.state for run in find_runs(str(tmp_path))] == ["unreadable"]

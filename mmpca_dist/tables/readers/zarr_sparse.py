@@ -18,8 +18,7 @@ from mmpca_dist.tables.memory_limits import check_table
 from mmpca_dist.tables.readers.csr import PARTS, SparseRows, check_form, check_index_type, check_row_ends, value_type
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.packed import Packing
-from mmpca_dist.tables.readers.zarr_cube import ZarrCube
-from mmpca_dist.tables.readers.zarr_dense import ZarrRows
+from mmpca_dist.tables.readers.zarr_dense import ZarrCube, ZarrRows
 from mmpca_dist.tables.readers.zarr_groups import ZarrGroupRows, member, table_url
 from mmpca_dist.tables.source import Source, readable
 from mmpca_dist.tables.spans import chunk_of
