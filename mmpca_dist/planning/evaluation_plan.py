@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.eigen.options import choose_solver
-from mmpca_dist.evaluation.merged_folds import scatters_of_parts
 from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.sampled_margins import sampled_rows
 from mmpca_dist.evaluation.scorers import MAX_DECISIONS, SCORED_ROWS
+from mmpca_dist.evaluation.training import scatters_of_parts
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.checkpoint import most_kept
 from mmpca_dist.passes.units import BLOCK_ROWS
@@ -77,14 +77,14 @@ def plan_evaluation(dataset: Dataset, spans: list[Span], request: RunRequest, ev
 
     The passes of classifiers that learn block by block are not foreseeable, and not in the plan.
     """
-    make = _merging if evaluation.merged else _in_memory
+    make = _merging if evaluation.merged else _in_memory if evaluation.in_memory else _by_passes
     plan = make(RowPasses(dataset, spans, request.resources), request, evaluation)
     fits = sum(fits_of(spec) for spec in evaluation.classifiers.from_rows)
     n_threads = request.resources.workers * request.resources.threads_per_worker
     return replace(
         plan,
         fits=evaluation.fits,
-        at_once=evaluation.n_held_out if evaluation.merged else n_threads,
+        at_once=n_threads if evaluation.in_memory else evaluation.n_held_out,
         classifier_fits=evaluation.n_models * fits * evaluation.fits,
         remedy="fewer columns, classes, folds or windows, no margins (evaluation.margins: false) or no qda",
     )
@@ -124,9 +124,9 @@ class _SomeRows(Dataset):
     """So many rows of a data set, taken into memory: what plans ask for, and nothing to read."""
 
     @classmethod
-    def taken(cls, rows: Dataset, n_rows: int) -> Dataset:
+    def taken(cls, rows: Dataset, n_rows: int, kind: str = "memory") -> Dataset:
         """Return the facts of some rows."""
-        return cls(rows, replace(rows.facts, n_rows=n_rows, kind="memory", resident_bytes=0))
+        return cls(rows, replace(rows.facts, n_rows=n_rows, kind=kind, resident_bytes=0))
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
@@ -210,7 +210,7 @@ def _merging(rows: RowPasses, request: RunRequest, evaluation: EvaluationRequest
     # Training rows in all sets of classes that need medians, together, of all parts.
     median_rows = math.ceil(request.median_rows * int(evaluation.parts.n_train.sum(axis=1).max()) / dataset.n_rows)
     passes, more_passes = rows.moments(0, median_rows=median_rows, n_classes=cells)
-    scatters = scatters_of_parts(evaluation.parts, d, request.needs.scatters, evaluation.classifiers.specs)
+    scatters = scatters_of_parts(evaluation.parts, d, request.needs.scatters, evaluation.classifiers.each_scatter)
     trained = len(request.needs.scatters | {ClassWeighting.EQUAL}) if scatters < cells else request.n_classes
     summary = summary_bytes(cells, d, scatters)
     node = summary + (LIMITS.kept_bytes if median_rows else 0)
@@ -239,6 +239,25 @@ def _merging(rows: RowPasses, request: RunRequest, evaluation: EvaluationRequest
         solver=f"dense, {dataset.n_columns} x {dataset.n_columns}, of merged parts",
         kept=kept * n_splits,
         search=sum_searches(searches, at_once=together),
+    )
+
+
+def _by_passes(rows: RowPasses, request: RunRequest, evaluation: EvaluationRequest) -> Plan:
+    """Return the plan of passes over the rows that train of each part, and over all rows for errors."""
+    dataset, parts = rows.dataset, evaluation.parts
+    subset = _SomeRows.taken(dataset, int(parts.n_train.max()), dataset.facts.kind)
+    fit = make_plan(RowPasses(subset, make_spans(subset), request.resources), replace(request, n_projected=0))
+    score_passes = _score_passes(rows, evaluation)
+    if evaluation.classifiers.from_moments:  # of reduced rows
+        score_passes.append(rows.plan("reduce", 0))
+    return plan_of_passes(
+        rows,
+        (fit.passes * evaluation.n_held_out + score_passes) * parts.n_splits,
+        max(int(fit.memory / SLACK) - fit.base, _scoring(rows, request, evaluation)),
+        more_passes=fit.more_passes * evaluation.fits,
+        solver=f"{fit.solver}, of the rows that train",
+        kept=fit.kept,
+        search=fit.search,
     )
 
 
