@@ -21,9 +21,8 @@ def evaluate_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks)
     """Errors of every method and number of components on rows held out, by several classifiers."""
     from mmpca_dist.jobs.job import open_job
     from mmpca_dist.runs.evaluate import evaluation_stages
-    from mmpca_dist.runs.evaluation_scores import rows_released
 
-    with open_job(config, callbacks, "evaluation") as job, rows_released(job):
+    with open_job(config, callbacks, "evaluation") as job:
         chain = TaskChain()
         for stage in evaluation_stages(config):
             methods = f": {listed(config.labels)}" if stage.name == SCORE else ""

@@ -11,13 +11,13 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 from scipy.stats import wasserstein_distance
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.evaluation.reductions import Reduction, Reductions
-from mmpca_dist.evaluation.request import Classifiers
-from mmpca_dist.evaluation.scores import Fitted, Part
+from mmpca_dist.evaluation.reductions import Reduction
+from mmpca_dist.evaluation.request import Classifiers, EvaluationRequest
+from mmpca_dist.evaluation.scores import Fitted
+from mmpca_dist.passes.rows import Rows
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments, is_from_moments
 from mmpca_dist.predictors.fits import FittedClassifier, linear_parts
 from mmpca_dist.predictors.linear import LinearRule
@@ -135,46 +135,6 @@ def robust_edges(distances: NDArray[np.float64]) -> tuple[float, float]:
     return float(max(distances.min(), low - room)), float(min(distances.max(), high + room))
 
 
-def margin_records(
-    X: Any,
-    part: Part,
-    reductions: Reductions,
-    classifiers: Classifiers,
-    fitted: Fitted,
-    statistics: Statistics | None = None,
-) -> list[dict[str, Any]]:
-    """Return the margins on the rows held out, in the original columns and after reduction by each method and size.
-
-    A classifier is fitted to the rows that train: in the original columns for "before", to reduced rows for "after".
-    Where reductions are of standardised columns, so is "before": less the means and divided by the deviations of the
-    rows that train; CSR rows are only divided.
-
-    ``X``, of shape (n, d), dense or CSR, has the rows in the original columns, ``part`` the same rows, reduced.
-    ``fitted`` are the classifiers of reduced rows, as of `score`. Where ``statistics`` of the rows that train hold no
-    scatter in double precision, one is formed from the rows. Raises InputError for rows that a classifier cannot use.
-
-    Records are those of `margin_record`: for each of `margin_classifiers` one with method "" and d components, and one
-    for each method and size. A method whose classifier finds no hyperplane has none.
-    """
-    specs = margin_classifiers(classifiers, fitted, len(reductions.items), issparse(X))
-    if not specs:
-        return []
-    train, before = part.rows.take(part.train), dict[str, FittedClassifier]()
-    # What lda leaves out depends on the columns, whose scatter few rows do not form: scikit-learn does without.
-    wide = len(train) < X.shape[1] and train.weight is None  # scikit-learn's takes none
-    if all(is_from_moments(spec) and not (wide and spec.name == "lda") for spec in specs):
-        if statistics is None or statistics.approximation or statistics.precision != "double":
-            statistics = _columns_of(reductions.standardized(X[part.train]), train)
-        before |= rules_of_columns(statistics, specs)
-    else:
-        rows = Batch.of_arrays(reductions.standardized(X[part.train]), label=train.label, weight=train.weight)
-        for spec in specs:
-            own = ClassifierSection(name=LDA, options=spec.options, label=spec.label) if spec.name == "lda" else spec
-            before[spec.label] = classifiers.fit_rows(own, rows)
-    held_out, Z = reductions.standardized(X[part.test]), part.rows.X[part.test]
-    return records_of_rows(specs, before, fitted, held_out, Z, reductions.items, part.rows.label[part.test])
-
-
 def records_of_rows(
     specs: Sequence[ClassifierSection],
     before: Mapping[str, FittedClassifier],
@@ -239,12 +199,43 @@ def margin_notes(records: Sequence[dict[str, Any]], classifiers: Classifiers, of
     ]
 
 
-def _columns_of(X: NDArray, rows: Batch) -> Statistics:
+def rules_before(statistics: Statistics, rows: Rows, request: EvaluationRequest) -> dict[str, LinearRule]:
+    """Return the classifiers that measure margins of all columns, by label; none where moments do not determine them.
+
+    The scatter of sparse columns is not formed, so that there are no rules. What lda leaves out depends on the columns,
+    whose scatter few rows do not form: scikit-learn does without, but takes no weights.
+    """
+    specs = [spec for spec in request.measuring if is_from_moments(spec)]
+    in_basis = statistics.basis is not None
+    weighted_away = in_basis and request.class_weight is not None
+    if not specs or rows.dataset.sparse or statistics.approximation is not None or weighted_away:
+        return {}
+    if in_basis and rows.census.totals is None and any(spec.name == "lda" for spec in specs):
+        return {}
+    return rules_of_columns(statistics.unweighted, specs)
+
+
+def classifiers_before(
+    specs: Sequence[ClassifierSection], rows: Batch, classifiers: Classifiers
+) -> dict[str, FittedClassifier]:
+    """Return classifiers in the (standardised) original columns, by label, that are fitted to rows."""
+    few = len(rows) < rows.X.shape[1] and rows.weight is None
+    if specs and all(is_from_moments(spec) and not (few and spec.name == "lda") for spec in specs):
+        return dict(rules_of_columns(_columns_of(rows), specs))
+    named = (
+        ClassifierSection(name=LDA, options=spec.options, label=spec.label) if spec.name == "lda" else spec
+        for spec in specs
+    )
+    return {spec.label: classifiers.fit_rows(spec, rows) for spec in named}
+
+
+def _columns_of(rows: Batch) -> Statistics:
     """Return statistics of rows in the original columns with one scatter within all classes, in double precision."""
-    batch, classes = replace(rows, table=rows_in_memory(X, uri="rows that train"), X=X), np.unique(rows.label)
-    if len(X) < X.shape[1]:
+    batch, classes = replace(rows, table=rows_in_memory(rows.X, uri="rows that train")), np.unique(rows.label)
+    n_rows, n_features = rows.X.shape
+    if n_rows < n_features:
         return wide_statistics(batch, classes)
-    adder = ChunkAdder(len(classes), X.shape[1], X.dtype, "double", np.ones((1, len(classes))))
+    adder = ChunkAdder(len(classes), n_features, rows.X.dtype, "double", np.ones((1, len(classes))))
     adder.add(batch, batch.codes(classes))
     return tall_statistics(replace(adder.moments(), classes=classes), None, precision="double")
 

@@ -6,6 +6,7 @@ classifiers that learn block by block make passes of their own, on Dask arrays.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.cost_meter import Meter
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
-from mmpca_dist.evaluation.request import Classifiers
+from mmpca_dist.evaluation.request import Classifiers, EvaluationRequest
 from mmpca_dist.evaluation.scorers import Scorer, score_all
 from mmpca_dist.evaluation.scores import Part, Scores, naming, score
 from mmpca_dist.evaluation.splits import Splits
@@ -28,20 +29,24 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Cluster, Scheduler, Threads
 from mmpca_dist.passes.tree_reduction import concatenated
-from mmpca_dist.passes.units import read_batch, read_batches
+from mmpca_dist.passes.units import blocks, read_batch, read_batches
 from mmpca_dist.predictors import out_of_core
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import FittedClassifier, convergence_notes, fit_rows, linear_parts
+from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.predictors.specification import CLASSIFIERS
+from mmpca_dist.statistics.chunk_adder import ChunkAdder
+from mmpca_dist.statistics.moments import ClassMoments, join_moments, use_pooled
+from mmpca_dist.statistics.precision import DOUBLE
 from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span
 
 
-def check_rows(items: Sequence[Reduction], n_rows: int, classifiers: Classifiers) -> None:
+def check_rows(items: Sequence[Reduction], n_rows: int, request: EvaluationRequest) -> None:
     """Refuse more reduced rows than a classifier may be fitted to, with an InputError."""
-    refusing = [spec.label for spec in classifiers.from_rows if not spec.classifier.out_of_core]
-    large = next((item for item in items if _is_large(item, n_rows)), None)
+    refusing = [spec.label for spec in request.classifiers.from_rows if not spec.classifier.out_of_core]
+    large = next((item for item in items if _is_large(item, n_rows, request)), None)
     if refusing and large is not None:
         moments = ", ".join(entry.name for entry in CLASSIFIERS.values() if entry.rule is not None)
         blocks = ", ".join(entry.name for entry in CLASSIFIERS.values() if entry.out_of_core)
@@ -52,12 +57,62 @@ def check_rows(items: Sequence[Reduction], n_rows: int, classifiers: Classifiers
         )
 
 
-def _is_large(item: Reduction, n_rows: int) -> bool:
-    return 8 * n_rows * item.used > LIMITS.gathered_bytes
+def _is_large(item: Reduction, n_rows: int, request: EvaluationRequest) -> bool:
+    """Tell whether the reduced rows of a method and size are too many to gather; of rows in memory none are."""
+    return not request.in_memory and 8 * n_rows * item.used > LIMITS.gathered_bytes
+
+
+def reduced_moments(
+    rows: Rows, splits: Splits, reductions: Sequence[Reductions], positions: Sequence[Sequence[int]]
+) -> list[list[ReducedMoments]]:
+    """Return the moments of the rows that train while each part is held out, reduced by some methods and sizes of each.
+
+    A pass over the rows serves all; ``positions`` are those of the methods and sizes among the items of a part.
+    """
+    columns = [[one.items[i].columns for i in some] for one, some in zip(reductions, positions, strict=True)]
+    bare = [replace(one, items=[]) for one in reductions]
+    task = partial(_add_reduced, splits=splits, reductions=bare, columns=columns)
+    found, all_classes = rows.pass_over(task, _joined, "reduce"), np.arange(len(splits.classes))
+    reduced = []
+    for own in found:
+        moments = own.over(all_classes, _weights(len(all_classes), own.n_features))
+        named = replace(moments, classes=splits.classes)
+        reduced.append(ReducedMoments.of(named, np.eye(own.n_features), precision="double"))
+    ends = np.cumsum([len(each) for each in columns])
+    return [reduced[end - len(each) : end] for end, each in zip(ends.tolist(), columns, strict=True)]
+
+
+def _weights(n_classes: int, n_columns: int) -> NDArray[np.float64] | None:
+    return np.ones((1, n_classes)) if use_pooled(n_classes, n_columns) else None
+
+
+def _joined(left: list[ClassMoments], right: list[ClassMoments]) -> list[ClassMoments]:
+    return [join_moments(*both, DOUBLE) for both in zip(left, right, strict=True)]
+
+
+def _add_reduced(
+    dataset: Dataset, span: Span, *, splits: Splits, reductions: Sequence[Reductions],
+    columns: Sequence[Sequence[NDArray[np.intp]]],
+) -> list[ClassMoments]:  # fmt: skip
+    """Return the moments of all parts, methods and sizes, one after the other."""
+    n_classes, found = len(splits.classes), list[list[ClassMoments]]()
+    for batch in read_batches(dataset, span, sparse=dataset.sparse):
+        batch, moments = splits.valued(batch), []
+        for part, reduction, each in zip(splits.held_out, reductions, columns, strict=True):
+            (trains,) = splits.training(batch, part)
+            Z, rows = reduction.reduced(batch.X[trains]), batch.take(trains)
+            codes = rows.codes(splits.classes)
+            for some in each:
+                adder = ChunkAdder(n_classes, len(some), Z.dtype, "double", _weights(n_classes, len(some)))
+                for at in blocks(len(rows), adder.block_rows):
+                    adder.add(replace(rows.take(at), X=Z[at, some]), codes[at])
+                moments.append(adder.moments())
+        found.append(moments)
+    return functools.reduce(_joined, found)
 
 
 def score_rows(
-    rows: Rows, splits: Splits, reductions: Sequence[Reductions], classifiers: Classifiers, meter: Meter
+    rows: Rows, splits: Splits, reductions: Sequence[Reductions], request: EvaluationRequest, meter: Meter
 ) -> list[Scores]:
     """Score the classifiers that are fitted to rows on every part held out.
 
@@ -65,18 +120,18 @@ def score_rows(
     scores has the linear classifiers alone, which take no memory to speak of. Raises InputError for rows that a
     classifier cannot use, or too many of them; the message names the split.
     """
-    scores, n_rows = [Scores() for _ in reductions], rows.dataset.n_rows
+    scores, n_rows, classifiers = [Scores() for _ in reductions], rows.dataset.n_rows, request.classifiers
     if not classifiers.from_rows:
         return scores
-    for shares in _batches(reductions, n_rows):
+    for shares in _batches(reductions, n_rows, request):
         for done, (share, part) in enumerate(_gather(rows, splits, shares), 1):
             with naming(splits.first + share.index):
-                gathered = score(share.items(), classifiers, classifiers.from_rows, part, meter)
+                gathered = score(share.items(), classifiers, part, meter)
             _add(scores[share.index], gathered, share.positions)
             rows.tell_work("fit classifiers", done, len(shares))
     lazy = []
     for index, (reduction, part_number) in enumerate(zip(reductions, splits.held_out, strict=True)):
-        large = [position for position, item in enumerate(reduction.items) if _is_large(item, n_rows)]
+        large = [position for position, item in enumerate(reduction.items) if _is_large(item, n_rows, request)]
         if large:
             items = [reduction.items[i] for i in large]
             with naming(splits.first + index):
@@ -120,17 +175,19 @@ class _GatheredReductions:
         return [replace(item, columns=np.searchsorted(columns, item.columns)) for item in items]
 
 
-def _batches(reductions: Sequence[Reductions], n_rows: int) -> Iterator[list[_GatheredReductions]]:
+def _batches(
+    reductions: Sequence[Reductions], n_rows: int, request: EvaluationRequest
+) -> Iterator[list[_GatheredReductions]]:
     """Yield what one pass gathers, as much as fits, without what is too large alone."""
     batch: dict[int, _GatheredReductions] = {}
     each = [(index, one, position) for index, one in enumerate(reductions) for position in range(len(one.items))]
     # What reduces nothing comes last, so that the products of other methods do not depend on it.
     for index, reduction, position in sorted(each, key=lambda one: bool(one[1].items[one[2]].sizes)):
-        if _is_large(reduction.items[position], n_rows):
+        if _is_large(reduction.items[position], n_rows, request):
             continue
         before = batch[index].positions if index in batch else []
         larger = batch | {index: _GatheredReductions(index, reduction, [*before, position])}
-        if 8 * n_rows * sum(len(share.columns) for share in larger.values()) > LIMITS.gathered_bytes:
+        if batch and 8 * n_rows * sum(len(share.columns) for share in larger.values()) > LIMITS.gathered_bytes:
             yield list(batch.values())
             larger = {index: _GatheredReductions(index, reduction, [position])}
         batch = larger
@@ -155,14 +212,14 @@ def _gather(
 def _gather_span(dataset: Dataset, span: Span, *, splits: Splits, projections: list[Reductions]) -> dict[str, NDArray]:
     """Return labels, parts, and groups and weights where there are any, and the rows of every projection by number."""
     reduced: list[list[NDArray[np.float64]]] = [[] for _ in projections]
-    for unit in read_batches(dataset, span, ()):
-        for blocks, reductions in zip(reduced, projections, strict=True):
+    for unit in read_batches(dataset, span, (), sparse=dataset.sparse):
+        for products, reductions in zip(reduced, projections, strict=True):
             # A product for each, so that the bits do not tell how many shared the pass.
-            blocks.append(reductions.reduced(unit.X))
+            products.append(reductions.reduced(unit.X))
     batch = splits.valued(dataset.batch(span.start, span.stop, X=False, roles=("label", "weight")))
     roles = {name: batch.roles[name] for name in ("label", "group", "weight") if name in batch.roles}
     (roles["part"],) = splits.codes(batch)
-    return roles | {str(number): np.concatenate(blocks) for number, blocks in enumerate(reduced)}
+    return roles | {str(number): np.concatenate(products) for number, products in enumerate(reduced)}
 
 
 def _fit_by_blocks(
@@ -222,6 +279,6 @@ def _read_training(
     dataset: Dataset, start: int, stop: int, *, splits: Splits, part: int, reductions: Reductions
 ) -> NDArray[np.float64]:
     """Read those rows of a unit that train, reduced."""
-    batch = read_batch(dataset, start, stop, ("label",))
+    batch = read_batch(dataset, start, stop, ("label",), sparse=dataset.sparse)
     with single_blas_thread():
         return reductions.reduced(batch.X)[splits.training(batch, part)[0]]

@@ -77,11 +77,6 @@ class Reductions:
             return self.unreduced.matrix
         return self.matrix[:, item.columns]
 
-    def products(self, X: NDArray) -> NDArray[np.float64]:
-        """Return dense rows in the columns, reduced by all methods but for their offsets, shape (n, M)."""
-        Z = projected(X, self.matrix, self.mean, np.dtype(np.float64))
-        return Z if self.unreduced is None else np.hstack([Z, self.unreduced.products(X)])
-
     def in_columns(self, X: Any) -> Any:
         """Return rows, widened or not, in the columns, shape (n, d)."""
         return X if self.adjustment is None else self.adjustment.rows(X)
@@ -157,7 +152,9 @@ def _fitted(labels: Sequence[str], statistics: Statistics, request: EvaluationRe
     """Return methods that share their products; one that reduces nothing is fitted for the largest size alone."""
     stack, items = _Stack(), []
     means: list[tuple[NDArray[np.intp], NDArray[np.float64] | None, Any]] = []
-    exact = statistics.approximation is None
+    # Weights of classes cannot be undone in a basis. In few columns the scatter of each class may fit.
+    exact = statistics.approximation is None and (statistics.basis is None or request.class_weight is None)
+    exact = exact and not (statistics.moments.pooled and request.classifiers.each_scatter)
     for label in labels:
         kept = label in request.unreduced
         wanted, sizes = (request.sizes[-1:], tuple(request.sizes)) if kept else (request.sizes, ())

@@ -1,61 +1,43 @@
-"""Evaluate reductions for numbers to predict: linear regression on their components, fitted and scored by moments."""
+"""Linear regression on components: fitted by moments of the rows that train, scored by those of the rows held out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.evaluation.cost_meter import MOMENTS, Meter, owners_of
-from mmpca_dist.evaluation.merged_folds import moments_by_fold
-from mmpca_dist.evaluation.reductions import fit_reductions
-from mmpca_dist.evaluation.request import EvaluationRequest
-from mmpca_dist.evaluation.scores import naming, split_record
-from mmpca_dist.evaluation.splits import Splits
+from mmpca_dist.evaluation.cost_meter import Meter
+from mmpca_dist.evaluation.reductions import Reductions
 from mmpca_dist.evaluation.tables import REGRESSION
-from mmpca_dist.passes.rows import Rows
 from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.working_statistics import ColumnStatistics, Statistics
 
 SINGULAR = 1e-12
 """Components depend on one another where so small a share of their scatter is left."""
 CONSTANT = "A target is constant in the rows held out of some splits: its R^2 counts as 0 there."
 
 
-def evaluate_regressions(rows: Rows, splits: Splits, request: EvaluationRequest) -> Iterator[dict[str, Any]]:
-    """Yield the records of all parts of a split that are held out, from one pass over the rows.
+def regressions(
+    statistics: Statistics, held_out: ClassMoments, reductions: Reductions, rows: float, meter: Meter
+) -> dict[str, Any]:
+    """Return ``lines`` of errors, ``guessed`` and ``notes`` for the record of a split that holds out so many rows.
 
-    ``splits`` is one split. The errors of a record are the share of the variance of the targets in the rows held out
-    that is left unexplained, 1 - R^2, times these rows.
+    The errors are the share of the variance of the targets in the rows held out that is left unexplained, 1 - R^2,
+    times these rows.
     """
-    meter = Meter(rows.on_pass, owners_of(request.methods))
-    rows = replace(rows, on_pass=meter.on_pass)
-    rows_held_out = splits.totals[0].sum(axis=0).tolist()
-    by_part = moments_by_fold(rows, splits, precision=request.precision)
-    for index, (part, statistics) in enumerate(zip(splits.held_out, by_part.statistics(request), strict=True)):
-        with naming(splits.first + index):
-            reductions = fit_reductions(statistics, request, meter)
-            held_out, fitted = statistics.adjusted(by_part.parts[part]), statistics.in_columns
-            lines = []
-            for item in reductions.items:
-                with meter.charging(item.method):
-                    left, rmse = _errors(fitted, held_out, reductions.directions(item))
-                    lines.append({
-                        "method": item.method, "n_components": item.n_components, "used": item.used,
-                        "classifier": REGRESSION, "errors": left * rows_held_out[part], "r2": 1 - left, "rmse": rmse,
-                    })  # fmt: skip
-        meter.turn(MOMENTS)
-        left, _ = _errors(fitted, held_out, np.zeros((fitted.n_features, 0)))
-        seconds, meter.seconds = meter.seconds, {}
-        is_constant = held_out.targets is not None and not np.diagonal(held_out.targets.squares).all()
-        record = split_record(
-            splits, index, lines, reductions, seconds=seconds, read={} if index else dict(meter.n_bytes),
-            notes=[CONSTANT] if is_constant else [], margins=[],
-        )  # fmt: skip
-        yield {**record, "guessed": left * record["rows"]}
-        rows.tell_work("fit methods", index + 1, len(splits.held_out))
+    assert isinstance(statistics, ColumnStatistics)  # noqa: S101  (their scatter is formed)
+    held_out, fitted, lines = statistics.adjusted(held_out), statistics.in_columns, []
+    for item in reductions.items:
+        with meter.charging(item.method):
+            left, rmse = _errors(fitted, held_out, reductions.directions(item))
+            lines.append({
+                "method": item.method, "n_components": item.n_components, "used": item.used,
+                "classifier": REGRESSION, "errors": left * rows, "r2": 1 - left, "rmse": rmse,
+            })  # fmt: skip
+    left, _ = _errors(fitted, held_out, np.zeros((fitted.n_features, 0)))
+    is_constant = held_out.targets is not None and not np.diagonal(held_out.targets.squares).all()
+    return {"lines": lines, "guessed": left * rows, "notes": [CONSTANT] if is_constant else []}
 
 
 def _errors(fitted: ClassMoments, held_out: ClassMoments, A: NDArray[np.float64]) -> tuple[float, float]:

@@ -38,6 +38,11 @@ class Classifiers:
         return [spec for spec in self.specs if not is_from_moments(spec)]
 
     @property
+    def each_scatter(self) -> bool:
+        """Whether one of them needs the scatter of each class."""
+        return any(spec.classifier.each_scatter for spec in self.specs)
+
+    @property
     def linear_rules(self) -> list[ClassifierSection]:
         """Fisher, or where that is not asked for lda: linear, and from moments."""
         fisher, lda = ([spec for spec in self.specs if spec.name == name] for name in ("fisher", "lda"))
@@ -76,7 +81,9 @@ class EvaluationRequest:
     classifiers: Classifiers
     parts: PartSizes
     merged: bool
-    """Whether moments of the parts are merged; else all rows are read into memory."""
+    """Whether moments of the parts are merged; else passes over the rows that train serve each part."""
+    in_memory: bool
+    """Whether all rows are read into memory for these."""
     margins: bool
     n_blocks: int
     """Blocks of components of all methods, one for most."""

@@ -1,4 +1,4 @@
-"""Margins on samples of rows that do not fit in memory.
+"""Margins on samples of the rows: on all rows that are in memory.
 
 A row is in a sample where the hash of its number is small enough: the same rows whatever the chunks and workers. A
 sample of few rows is all of them.
@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
-from mmpca_dist.evaluation.margins import margin_classifiers, margin_notes, records_of_rows
+from mmpca_dist.evaluation.margins import classifiers_before, margin_classifiers, margin_notes, records_of_rows
 from mmpca_dist.evaluation.reductions import Reductions
 from mmpca_dist.evaluation.request import Classifiers
 from mmpca_dist.evaluation.scores import Fitted
@@ -57,18 +58,21 @@ class Sampling:
     splits: Splits
 
     @classmethod
-    def of(cls, splits: Splits, n_features: int, classifiers: Classifiers) -> Sampling:
-        """Return which rows are sampled for the classifiers of an evaluation."""
+    def of(cls, splits: Splits, n_features: int, fitted: bool, every: bool = False) -> Sampling:
+        """Return which rows are sampled: ``every`` one, or as many as are affordable.
+
+        With ``fitted``, they are also those that classifiers in the original columns are fitted to.
+        """
         affordable = LIMITS.margin_sample_bytes // (8 * n_features)
         sizes, counts = splits.counts[0].sum(axis=0), splits.counts[0].sum(axis=1)
-        measured, fitted = np.zeros(len(sizes), np.uint64), np.zeros(len(counts), np.uint64)
+        measured, to_fit = np.zeros(len(sizes), np.uint64), np.zeros(len(counts), np.uint64)
         each = max(min(LIMITS.margin_rows, affordable // len(splits.held_out)), LEAST_ROWS)
         for part in splits.held_out:
-            measured[part] = _largest_hash(each, int(sizes[part]))
-        if classifiers.from_rows:
-            for code, count in enumerate(counts.tolist()):
-                fitted[code] = _largest_hash(max(affordable * count // int(counts.sum()), LEAST_ROWS), count)
-        return cls(measured, fitted, splits)
+            measured[part] = EVERY if every else _largest_hash(each, int(sizes[part]))
+        for code, count in enumerate(counts.tolist() if fitted else ()):
+            least = max(affordable * count // int(counts.sum()), LEAST_ROWS)
+            to_fit[code] = EVERY if every else _largest_hash(least, count)
+        return cls(measured, to_fit, splits)
 
     def take(self, batch: Batch, parts: NDArray, codes: NDArray[np.intp]) -> Sample:
         """Return the sample of consecutive rows, as of `Splits.valued`, given their parts and classes."""
@@ -86,10 +90,12 @@ class Sampling:
         """Return which rows classifiers are fitted to while a part is held out."""
         return self.splits.trains(part)[sample["part"]] & (sample["hash"] <= self.fitted[sample["code"]])
 
-    def notes(self, classifiers: Classifiers, records: Sequence[dict[str, Any]]) -> list[str]:
+    def notes(
+        self, classifiers: Classifiers, records: Sequence[dict[str, Any]], reductions: Reductions, sparse: bool
+    ) -> list[str]:
         """Return what a reader must know of margins: why there are none, and that they are not those of all rows."""
-        notes = margin_notes(records, classifiers)
-        if notes:
+        notes = margin_notes(records, classifiers, sparse and reductions.scale is not None)
+        if not records:
             return notes
         if (self.measured[self.measured > 0] < EVERY).any():
             notes.append(
@@ -119,19 +125,20 @@ def sampled_margins(
 ) -> dict[str, Any]:
     """Return ``margins`` of a part held out, as of ``margin_records``, and of how many rows they are.
 
-    ``before`` are the classifiers in the (standardised) original columns, by label, that moments determine; others are
-    fitted to the sample. ``fitted`` are those of reduced rows.
+    Where reductions are of standardised columns, so are distances before them: less the means and divided by the
+    deviations of the rows that train; CSR rows are only divided. ``before`` are the classifiers in these columns, by
+    label, that moments determine; others are fitted to the sample. ``fitted`` are those of reduced rows.
     """
     measured, labels = sampling.is_measured(sample, part), sampling.splits.classes[sample["code"]]
     X, y = sample["X"][measured], labels[measured]
-    Z = reductions.reduced(X)
-    specs, models = margin_classifiers(classifiers, fitted, len(reductions.items)), dict[str, FittedClassifier](before)
-    train = sampling.is_fitted_to(sample, part)
-    rows = Batch.of_arrays(**{**sample, "label": labels}).take(train)
-    for spec in specs:
-        if spec.label not in models:
-            own = replace(rows, X=reductions.standardized(sample["X"][train]))
-            models[spec.label] = classifiers.fit_rows(spec, own)
-    records = records_of_rows(specs, models, fitted, reductions.standardized(X), Z, reductions.items, y)
-    sampled = len(X) < sampling.splits.counts[0, :, part].sum().item()
-    return {"margins": records, "margin_rows": len(X), "sampled": sampled}
+    Z, items = reductions.reduced(X), reductions.items
+    specs = margin_classifiers(classifiers, fitted, len(items), issparse(X))
+    models = dict[str, FittedClassifier](before)
+    if missing := [spec for spec in specs if spec.label not in models]:
+        train = sampling.is_fitted_to(sample, part)
+        rows = Batch.of_arrays(**{**sample, "label": labels}).take(train)
+        rows = replace(rows, X=reductions.standardized(sample["X"][train]))
+        models |= classifiers_before(missing, rows, classifiers)
+    records = records_of_rows(specs, models, fitted, reductions.standardized(X), Z, items, y)
+    sampled = len(y) < sampling.splits.counts[0, :, part].sum().item()
+    return {"margins": records, "margin_rows": len(y), "sampled": sampled}

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
-from mmpca_dist.evaluation.request import Classifiers
+from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.sampled_margins import Sample, Sampling
 from mmpca_dist.evaluation.scores import count_wrong, error_counts, error_line
 from mmpca_dist.evaluation.splits import Splits
@@ -25,7 +25,6 @@ from mmpca_dist.passes.units import read_batches
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import FittedClassifier, linear_parts
 from mmpca_dist.predictors.specification import Rule
-from mmpca_dist.statistics.working_statistics import Statistics
 from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span
@@ -80,13 +79,13 @@ class Scorer:
         errors = error_counts((len(self.scored),), n_classes, weights is not None)
         for start in range(0, len(held_out), SCORED_ROWS):
             block = held_out[start : start + SCORED_ROWS]
-            rows, true = self.reductions.in_columns(batch.X[block]), codes[block]
+            rows, true = batch.X[block], codes[block]
             own = None if weights is None else weights[block]
             if self.product is not None:
-                wrong = self.product.wrong(rows, true, n_classes)
+                wrong = self.product.wrong(self.reductions.in_columns(rows), true, n_classes)
                 errors[self.product.numbers] += count_wrong(wrong, own, true, n_classes)
             if self.of_reduced:
-                Z = self.reductions.products(rows)
+                Z = self.reductions.reduced(rows)
                 for number, rule in self.of_reduced.items():
                     named = rule.predict(Z[:, self.scored[number][0].columns])
                     errors[number] += count_wrong(named != self.classes[true], own, true, n_classes)
@@ -102,18 +101,22 @@ Rules = Mapping[tuple[int, str], Rule]
 
 
 def make_scorer(
-    part: int, statistics: Statistics, reductions: Reductions, classifiers: Classifiers, rules: Rules, dtype: Any
-) -> Scorer:
-    """Combine all classifiers from moments, of every method and size."""
-    reductions = reductions.without_moments()
-    scored = [(item, spec) for item in reductions.items for spec in classifiers.from_moments]
-    centre, classes = statistics.mean, statistics.moments.classes
+    part: int, centre: NDArray[np.float64], reductions: Reductions, rules: Rules, classes: NDArray,
+    request: EvaluationRequest,
+) -> Scorer:  # fmt: skip
+    """Combine all classifiers from moments, of every method and size; ``centre`` is the mean of the rows that train.
+
+    Where moments are merged, products of all columns have the precision of the request.
+    """
+    specs = request.classifiers.from_moments
+    scored = [(item, spec) for item in reductions.items for spec in specs]
     n_decisions = sum(not item.sizes for item, _ in scored) * (1 if len(classes) == 2 else len(classes))
     numbers, weights, offsets = [], [], []
     of_reduced: dict[int, FittedClassifier] = {}
-    for number, ((item, _), rule) in enumerate(zip(scored, rules.values(), strict=True)):
+    for number, (item, spec) in enumerate(scored):
+        rule = rules[number // len(specs), spec.label]
         parts = linear_parts(rule)
-        if parts is None or item.sizes or n_decisions > MAX_DECISIONS:
+        if not request.merged or parts is None or item.sizes or n_decisions > MAX_DECISIONS:
             of_reduced[number] = rule
             continue
         coef, intercept = parts
@@ -124,6 +127,7 @@ def make_scorer(
         numbers.append(number)
     product = None
     if numbers:
+        dtype = np.float32 if request.precision == "single" else np.float64
         product = _Product(numbers, centre, np.concatenate(weights, axis=1).astype(dtype), np.concatenate(offsets))
     return Scorer(part, scored, of_reduced, reductions, classes, product)
 
@@ -138,7 +142,8 @@ def score_all(
     """Count the errors of H scorers, of up to R classifiers each, in a pass of this name; and draw a sample of rows."""
     if sampling is None and not scorers[0].scored:
         return np.zeros((len(scorers), 0)), {}
-    return rows.pass_over(partial(_score_span, splits=splits, scorers=scorers, sampling=sampling), _add, name)
+    task = partial(_score_span, splits=splits, scorers=scorers, sampling=sampling)
+    return rows.pass_over(task, _add, name, kept=sampling is None or not rows.dataset.sparse)  # CSR rows are not stored
 
 
 def _add(left: Totals, right: Totals) -> Totals:
@@ -151,7 +156,7 @@ def _score_span(
     """Return the errors of all classifiers on the rows of every part held out, and a sample of rows."""
     most = max(len(scorer.scored) for scorer in scorers)
     errors, samples = error_counts((len(scorers), most), len(splits.classes), splits.weights is not None), []
-    for batch in read_batches(dataset, span):
+    for batch in read_batches(dataset, span, sparse=dataset.sparse):
         batch = splits.valued(batch)
         parts, codes = splits.codes(batch)[0], batch.codes(splits.classes)
         for h, scorer in enumerate(scorers):

@@ -15,10 +15,8 @@ from mmpca_dist.evaluation.cost_meter import Meter
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.request import Classifiers
 from mmpca_dist.evaluation.splits import Splits
-from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments, is_from_moments
+from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import FittedClassifier, FittedRows, convergence_notes
-from mmpca_dist.predictors.reduced_moments import ReducedMoments
-from mmpca_dist.statistics.from_rows import class_moments
 from mmpca_dist.tables.batch import Batch
 
 MAX_CLASSES = 50
@@ -100,22 +98,21 @@ def _for_all_sizes(lines: list[dict[str, Any]], reductions: Reductions) -> list[
     return [line for line in lines if line["method"] not in sizes] + repeated
 
 
-def score(
-    items: Sequence[Reduction], classifiers: Classifiers, specs: Sequence[ClassifierSection], part: Part, meter: Meter
-) -> Scores:
-    """Fit classifiers to the rows of a split that train, count errors on those held out, and charge each method."""
+def score(items: Sequence[Reduction], classifiers: Classifiers, part: Part, meter: Meter) -> Scores:
+    """Fit classifiers to the rows of a split that train, count errors on those held out, and charge each method.
+
+    ``items`` are methods at sizes, whose columns are those of the reduced rows.
+    """
     scores, trained, tested = Scores(), part.rows.take(part.train), part.rows.take(part.test)
     classes, codes = np.unique(part.rows.label, return_inverse=True)
     for position, item in enumerate(items):
         with meter.charging(item.method):
             Z = part.rows.X[:, item.columns]
             trained, Z_test = replace(trained, X=Z[part.train]), Z[part.test]
-            for spec in specs:
+            for spec in classifiers.from_rows:
                 fitted: FittedClassifier
                 if item.own is not None and (spec.classifier.prefers_own or not item.used):
                     fitted = item.own
-                elif is_from_moments(spec):
-                    fitted = fit_from_moments(spec, _moments(item, trained))
                 else:
                     fitted = classifiers.fit_rows(spec, trained)
                 scores.fitted[position, spec.label] = fitted
@@ -146,14 +143,6 @@ def count_wrong(
         own = codes == code
         errors[..., 1 + code] = np.count_nonzero(wrong[own], axis=0) if weights is None else weights[own] @ wrong[own]
     return errors
-
-
-def _moments(item: Reduction, rows: Batch) -> ReducedMoments:
-    """Return the moments of reduced rows: from those of all columns, or from the rows where these do not tell them."""
-    if item.moments is not None:
-        return item.moments()
-    moments = class_moments(rows.X, rows.label, precision="double", sample_weight=rows.weight)
-    return ReducedMoments.of(moments, np.eye(rows.X.shape[1]), precision="double")
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import partial
 from typing import ClassVar, Self
@@ -139,6 +139,11 @@ class Splits(PartSizes, ABC):
         changes = {name: values[split : split + 1] for name, values in by_split.items() if values is not None}
         return replace(self, first=self.first + split * len(self.held_out), **changes)
 
+    def known(self, batch: Batch) -> KnownSplits:
+        """Return the splits of rows that are all in memory; ``batch`` has them with their `values`."""
+        facts = {each.name: getattr(self, each.name) for each in fields(Splits)}
+        return KnownSplits(**facts, parts=self.codes(batch), groups=batch.roles.get("group"))
+
     def weighed(self, rows: Rows) -> Self:
         """Return the splits with the weights of their parts, from a pass over labels and weights, if rows have any."""
         if rows.census.totals is None:
@@ -197,6 +202,32 @@ class ColumnSplits(Splits):
 
     def parts_of(self, values: NDArray, labels: NDArray) -> NDArray[np.int32]:
         return self.part_of_name[:, values]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownSplits(Splits):
+    """Splits whose parts are known row by row."""
+
+    parts: NDArray[np.int32]
+    """Shape (S, n)."""
+    groups: NDArray | None = None
+    """Shape (n,): the numbers of the groups of rows, where they are in groups."""
+    _by_split = ("counts", "weights", "parts")
+
+    @property
+    def grouped(self) -> bool:  # type: ignore[override]
+        return self.groups is not None
+
+    def valued(self, batch: Batch) -> Batch:
+        batch = super().valued(batch)
+        groups = {} if self.groups is None else {"group": self.groups[batch.start : batch.stop]}
+        return replace(batch, roles={**batch.roles, **groups})
+
+    def values(self, start: int, stop: int) -> NDArray[np.int32]:
+        return self.parts[:, start:stop].T
+
+    def parts_of(self, values: NDArray, labels: NDArray) -> NDArray[np.int32]:
+        return values.T
 
 
 def share_splits(

@@ -42,6 +42,16 @@ class OnRows:
 
 
 @dataclass(frozen=True)
+class Prepared:
+    """A task that a first one makes, such as with rows in memory: once, for all spans."""
+
+    make: Callable[[], Callable[[Span], Any]]
+
+    def __call__(self, span: Span) -> Any:
+        return self.make()(span)
+
+
+@dataclass(frozen=True)
 class Finding:
     """Something wrong with the data. Tasks return it, as Dask logs an exception on a worker with its traceback."""
 
@@ -185,11 +195,20 @@ def telling_of_lost_connections() -> AbstractContextManager[None]:
     return instead_of((CancelledError, CommClosedError), ClusterError, f"{lost} is done.")
 
 
-def run_span(task: Callable[[Span], T], span: Span) -> T | Finding:
+def run_span(task: Callable[[Span], T] | Finding, span: Span) -> T | Finding:
     """Run a task on one BLAS thread; an ``InputError`` comes back as a finding."""
+    return task if isinstance(task, Finding) else _finding(task, span)
+
+
+def prepare(task: Prepared) -> Callable[[Span], Any] | Finding:
+    """Make a task, likewise."""
+    return _finding(task.make)
+
+
+def _finding(function: Callable[..., T], *args: Any) -> T | Finding:
     try:
         with single_blas_thread():
-            return task(span)
+            return function(*args)
     except InputError as error:
         return Finding(error.faults, type(error))
 

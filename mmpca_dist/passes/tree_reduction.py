@@ -24,7 +24,7 @@ from mmpca_dist.errors import MmpcaError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.checkpoint import Checkpoint, PassCheckpoint, keep, read_back
 from mmpca_dist.passes.pilot import Pilot
-from mmpca_dist.passes.schedulers import Finding, Graph, Scheduler, SpanDone, merge_leaf
+from mmpca_dist.passes.schedulers import Finding, Graph, Prepared, Scheduler, SpanDone, merge_leaf, prepare
 from mmpca_dist.tables.spans import Span
 
 T = TypeVar("T")
@@ -160,9 +160,12 @@ class _Tree(Generic[T]):
     def __post_init__(self) -> None:
         self._token = uuid.uuid4().hex[:8]
         self.name = f"{self.scheduler.label}{self.name}"
-        shared = DataNode(f"{self.name}_task-{self._token}", self.task)  # once in the graph, however large it is
+        key = f"{self.name}_task-{self._token}"
+        once = isinstance(self.task, Prepared)
+        # Once in the graph, however large it is.
+        shared: GraphNode = Task(key, prepare, self.task) if once else DataNode(key, self.task)
         self._shared = shared.ref()
-        self.graph: Graph = {**self.scheduler.inputs(), shared.key: shared}
+        self.graph: Graph = {**self.scheduler.inputs(), key: shared}
         self.top = (len(self.spans) - 1).bit_length()
         self.done: list[str] = []
         """The report of every span that is computed."""

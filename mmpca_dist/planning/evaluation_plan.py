@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mmpca_dist.evaluation.merged_folds import scatters_of_parts
 from mmpca_dist.evaluation.request import EvaluationRequest
+from mmpca_dist.evaluation.training import scatters_of_parts
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.planning.run_plan import RunRequest, plan_of, search_costs_of, sum_searches
@@ -22,7 +22,7 @@ def plan_evaluation(request: RunRequest, evaluation: EvaluationRequest, split: i
     searches = []
     if evaluation.merged:
         cells = parts.counts[0].size
-        scatters = scatters_of_parts(parts, dataset.n_features, request.needs.scatters, evaluation.classifiers.specs)
+        scatters = scatters_of_parts(parts, dataset.n_features, request.needs.scatters, evaluation.classifiers.each_scatter)
         # Moments of the parts and of what trains, and one fit.
         memory += 2 * summary_bytes(cells, dataset.n_features, scatters) + 6 * 8 * dataset.n_features**2
         memory += min(8 * dataset.n_rows * evaluation.width * evaluation.n_held_out, LIMITS.gathered_bytes) * bool(

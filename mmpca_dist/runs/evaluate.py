@@ -15,10 +15,10 @@ from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.configuration.schema import RunConfig, as_config
 from mmpca_dist.eigen.options import choose_solver
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.in_memory import read_all
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.splits import PartSizes
 from mmpca_dist.evaluation.tables import REGRESSION, ErrorTable
+from mmpca_dist.evaluation.training import read_all
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import versions
 from mmpca_dist.jobs.events import Callback, told
@@ -35,7 +35,7 @@ from mmpca_dist.planning.plan import Plan
 from mmpca_dist.predictors.classifiers import is_from_moments
 from mmpca_dist.predictors.fits import GRID, choose_C
 from mmpca_dist.runs import evaluation_scores
-from mmpca_dist.runs.evaluation_scores import SplitRecords, rows_released
+from mmpca_dist.runs.evaluation_scores import SplitRecords
 from mmpca_dist.runs.outcomes import FinishedEvaluation
 from mmpca_dist.statistics.widened_rows import adjusted_rows, adjustment_from_pass
 from mmpca_dist.tables.column_scatter import ColumnSpread, dominance_note, dominant_columns
@@ -300,7 +300,7 @@ def evaluate(
     client: Any = None,
 ) -> FinishedEvaluation:
     """Evaluate methods without Prefect: every stage in turn, in this process or on the cluster it names."""
-    with open_job(as_config(config), told(callbacks), "evaluation", client) as job, rows_released(job):
+    with open_job(as_config(config), told(callbacks), "evaluation", client) as job:
         for stage in evaluation_stages(job.config):
             run_stage(job, stage)
         return FinishedEvaluation(job.results, job.run.uri)

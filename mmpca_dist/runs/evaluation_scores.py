@@ -1,14 +1,11 @@
-"""The stage that scores methods on all splits, by merged moments or with rows in memory."""
+"""The stage that scores methods on all splits: where the rows are, where moments come from, and the records."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import operator
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,18 +14,17 @@ from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.eigen.options import choose_solver
 from mmpca_dist.errors import DamageError, InputError
 from mmpca_dist.evaluation.cost_meter import MOMENTS
-from mmpca_dist.evaluation.in_memory import evaluate_split, read_all
-from mmpca_dist.evaluation.merged_folds import evaluate_parts
-from mmpca_dist.evaluation.regressions import evaluate_regressions
+from mmpca_dist.evaluation.engine import evaluate
 from mmpca_dist.evaluation.request import Classifiers, EvaluationRequest
-from mmpca_dist.evaluation.scores import naming
 from mmpca_dist.evaluation.splits import PartSizes, Splits
+from mmpca_dist.evaluation.training import held_rows, merged_moments, own_passes, read_all
 from mmpca_dist.jobs.job import Job
 from mmpca_dist.jobs.object_records import AGAIN
 from mmpca_dist.jobs.records import ScoreRecord
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.base.statistics_for import no_scatter
-from mmpca_dist.passes.schedulers import Cluster, Threads
+from mmpca_dist.passes.census import Census
+from mmpca_dist.passes.schedulers import Prepared, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.predictors.classifiers import check_classes, refuse_weights
 from mmpca_dist.statistics.moments import use_pooled
@@ -44,43 +40,38 @@ ROWS = "rows"
 """The name of the pass that takes rows into memory."""
 
 
-def moments_suffice(dataset: Dataset, parts: PartSizes, config: RunConfig) -> bool | None:
-    """Return True to score from merged moments, False to hold rows in memory, None if neither works.
+def route(dataset: Dataset, parts: PartSizes, config: RunConfig) -> tuple[bool, bool]:
+    """Return whether moments of the parts are merged, and whether all rows are taken into memory.
 
-    Moments of shares are merged where rows are too many. Those of folds are merged wherever moments serve all methods,
-    but for few rows of so many classes and columns that the moments of the folds are large.
+    Moments are merged of folds, and of shares of rows that are too many for memory, wherever moments serve all methods;
+    but of few rows of so many classes and columns that the moments of the folds are large they are not. Else each part
+    has passes of its own over the rows that train. Raises InputError for tables that are too large for both.
     """
-    fewest = int(parts.n_train.min())
-    suffice = not dataset.sparse and fewest >= dataset.n_features
-    if suffice:
-        needs = config.needs()
-        choice = choose_solver(config.solver.options(), fewest, dataset.n_columns, needs)
-        suffice = not (choice.in_passes or needs.swept or (needs.medians and dataset.widening is not None))
-    if dataset.n_bytes > LIMITS.direct_bytes:
-        return suffice or None
-    return suffice and len(parts.held_out) > 1 and not use_pooled(parts.counts[0].size, dataset.n_features)
-
-
-def scores_from_moments(dataset: Dataset, parts: PartSizes, config: RunConfig) -> bool:
-    """Tell whether an evaluation goes by merged moments."""
+    needs, solver, fewest = config.needs(), config.solver.options(), int(parts.n_train.min())
     if config.dataset.predicts:
-        if choose_solver(config.solver.options(), dataset.n_rows, dataset.n_columns, config.needs()).in_passes:
+        if choose_solver(solver, dataset.n_rows, dataset.n_columns, needs).in_passes:
             raise no_scatter(dataset)
-        return True
-    merged = moments_suffice(dataset, parts, config)
-    if merged is None:
+        return True, False
+    small = dataset.n_bytes <= LIMITS.direct_bytes
+    wide = fewest < dataset.n_features
+    choice = choose_solver(solver, fewest, dataset.n_columns, needs, dataset.held)
+    suffice = not (dataset.sparse or wide or choice.in_passes or needs.swept)
+    suffice = suffice and not (needs.medians and dataset.widening is not None)
+    if not (small or suffice) and choice.kind == "dual":
         raise InputError(
             f"{dataset.uri} is larger than the {LIMITS.direct_bytes >> 20} MiB that an evaluation takes into memory, "
-            "and moments of its parts do not suffice: sparse rows, fewer rows than columns, solvers in passes and fits "
-            "by sweeps need the rows themselves. Evaluate a part of the rows."
+            f"which the solver needs of rows that train ({fewest:,}) fewer than the columns ({dataset.n_columns:,}). "
+            "Evaluate a part of the rows or columns, or set solver.kind: krylov."
         )
-    return merged
+    if small and (len(parts.held_out) == 1 or use_pooled(parts.counts[0].size, dataset.n_features)):
+        return False, True
+    return suffice, small and not suffice
 
 
 def evaluation_request(job: Job, parts: PartSizes, penalties: dict[str, float] | None = None) -> EvaluationRequest:
     """Return what an evaluation asks for; ``penalties`` are C by label of the classifier, where they are chosen."""
     config, n_features = job.config, job.dataset.n_features
-    merged = scores_from_moments(job.dataset, parts, config)
+    merged, in_memory = route(job.dataset, parts, config)
     n_classes, classifiers = parts.counts.shape[1], [] if config.dataset.predicts else config.evaluation.classifiers
     check_classes(classifiers, n_classes)
     if config.dataset.weighted:
@@ -103,6 +94,7 @@ def evaluation_request(job: Job, parts: PartSizes, penalties: dict[str, float] |
         classifiers=Classifiers(classifiers, penalties or {}, config.evaluation.seed),
         parts=parts,
         merged=merged,
+        in_memory=in_memory,
         margins=config.evaluation.margins and not config.dataset.predicts,
         n_blocks=sum(method.method.blocks(config.largest, n_classes, n_features) for method in config.methods),
         precision=config.precision,
@@ -123,7 +115,7 @@ def score_splits(job: Job, stage: str, penalties: dict[str, float] | None = None
     total = splits.n_splits * len(splits.held_out)
     missing = records.missing(total)
     if missing:
-        score = _score_merged if request.merged else _score_direct
+        score = _score_in_memory if request.in_memory else _score
         score(job, request, records, missing, stage)
     done = records.read(total)
     return {
@@ -185,24 +177,24 @@ def _forecast(job: Job, stage: str, total: int, at_once: int) -> Callable[[int],
     return tell
 
 
-def _score_merged(job: Job, request: EvaluationRequest, records: SplitRecords, missing: list[int], stage: str) -> None:
+def _score(job: Job, request: EvaluationRequest, records: SplitRecords, missing: list[int], stage: str) -> None:
     """Evaluate one split after the other, whose parts share passes over the rows."""
     splits, rows = job.splits, job.rows(stage)
-    parts = len(splits.held_out)
-    to_score = sorted({number // parts for number in missing})
+    to_score = sorted({number // len(splits.held_out) for number in missing})
     forecast = _forecast(job, stage, len(to_score), 1)
     for done, split in enumerate(to_score, 1):
         own_checkpoints = rows.keeping_apart(f"{split:05d}")
-        evaluated = evaluate_regressions if job.config.dataset.predicts else evaluate_parts
-        for record in evaluated(own_checkpoints, splits.only(split), request):
+        training = merged_moments if request.merged else own_passes
+        for record in evaluate(own_checkpoints, splits.only(split), request, training):
             records.write({**record, **job.passes.take()})
         forecast(done)
 
 
-def _score_direct(job: Job, request: EvaluationRequest, records: SplitRecords, missing: list[int], stage: str) -> None:
-    """Evaluate a split a task, each with all rows in memory."""
+def _score_in_memory(
+    job: Job, request: EvaluationRequest, records: SplitRecords, missing: list[int], stage: str
+) -> None:
+    """Evaluate a part held out a task, each with all rows in memory, which a first task reads."""
     job.callback.on_pass(stage, ROWS)
-    task = partial(_evaluate_split, job.dataset, job.splits, request, records)
     spans = [Span(i, (number, number + 1)) for i, number in enumerate(missing)]
     progress, forecast = job.progress(stage), _forecast(job, stage, len(missing), job.config.compute.n_threads)
 
@@ -210,51 +202,27 @@ def _score_direct(job: Job, request: EvaluationRequest, records: SplitRecords, m
         progress(done, total)
         forecast(done)
 
+    task = Prepared(partial(_with_rows, job.dataset, job.splits, request, records, missing[0]))
     replace(job.tasks(stage), progress=tell).run(task, spans, operator.add, "split", kept=False)
 
 
-def _rows_in_memory(dataset: Dataset, splits: Splits, key: str) -> tuple[Batch, dict[str, Any]]:
-    """Return all rows of a data set, which every process reads once, and the pass and bytes that were read for this."""
-    with _reading:
-        if key in _rows:
-            return _rows[key], {"passes": [], "bytes": 0, "read": {}}
-        _rows.clear()
-        _rows[key] = read_all(dataset, splits, Tasks(scheduler=Threads(1)))
-        return _rows[key], {"passes": [ROWS], "bytes": dataset.n_bytes, "read": {MOMENTS: dataset.n_bytes}}
+def _with_rows(
+    dataset: Dataset, splits: Splits, request: EvaluationRequest, records: SplitRecords, first: int
+) -> Callable[[Span], int]:
+    """Return the task that evaluates a part held out, with all rows; the ``first`` record has the bytes of these."""
+    batch = read_all(dataset, splits, Tasks(scheduler=Threads(1)))
+    read = {"passes": [ROWS], "bytes": dataset.n_bytes, "read": {MOMENTS: dataset.n_bytes}}
+    return partial(_evaluate_part, batch=batch, splits=splits, request=request, records=records, read={first: read})
 
 
-_reading = threading.Lock()
-_rows: dict[str, Batch] = {}
-
-
-def _evaluate_split(
-    dataset: Dataset, splits: Splits, request: EvaluationRequest, records: SplitRecords, span: Span
-) -> int:
-    rows, read = _rows_in_memory(dataset, splits, records.key)
-    with naming(span.start):
-        record = evaluate_split(rows, splits, span.start, request)
-    records.write({**record, **read})
+def _evaluate_part(
+    span: Span, *, batch: Batch, splits: Splits, request: EvaluationRequest, records: SplitRecords,
+    read: Mapping[int, dict[str, Any]],
+) -> int:  # fmt: skip
+    split, index = divmod(span.start, len(splits.held_out))
+    one = splits.only(split)
+    alone = replace(one.known(batch), held_out=one.held_out[index : index + 1], first=span.start)
+    rows = held_rows(batch, Census(splits.classes, splits.counts[0].sum(axis=1), ()))
+    (record,) = evaluate(rows, alone, request, own_passes)
+    records.write({**record, **read.get(span.start, {"passes": [], "bytes": 0, "read": {}})})
     return 1
-
-
-@contextmanager
-def rows_released(job: Job) -> Iterator[None]:
-    """Let go of the rows of a job afterwards, in this process and on workers, who may outlive it."""
-    try:
-        yield
-    finally:
-        _forget(job.key)
-        client = job.scheduler.client if isinstance(job.scheduler, Cluster) else None
-        if client is not None and client.status == "running":
-            with suppress(OSError, TimeoutError):  # workers that are gone keep nothing
-                client.run(_forget_on_worker, job.key, on_error="ignore")
-
-
-def _forget(key: str) -> None:
-    with _reading:
-        _rows.pop(key, None)
-
-
-async def _forget_on_worker(key: str) -> None:
-    """Forget in a thread: where rows are being read just now, the worker goes on to answer its scheduler."""
-    await asyncio.to_thread(_forget, key)

@@ -31,7 +31,7 @@ from mmpca_dist.jobs.notes import (
 )
 from mmpca_dist.jobs.run_needs import SEARCH, SWEEP, SharedPass, run_needs
 from mmpca_dist.jobs.stored_arrays import save_statistics
-from mmpca_dist.limits import COMPONENT_COUNTS, LIMITS
+from mmpca_dist.limits import COMPONENT_COUNTS
 from mmpca_dist.methods.base.statistics_for import class_statistics, with_nearest_pairs, with_sweeps
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.passes.scratch import open_scratch
@@ -49,8 +49,7 @@ NUMBERS = "give n_components as numbers"
 
 def _choose(job: Job) -> records.ChoiceRecord:
     label = REGRESSION if job.config.dataset.predicts else job.config.evaluation.judge.label
-    with evaluation_scores.rows_released(job):
-        record = evaluation_scores.score_splits(_in_folds(job), "choose")
+    record = evaluation_scores.score_splits(_in_folds(job), "choose")
     n_folds = record["n_splits"]
     splits = evaluation_scores.SplitRecords(job.run.path("splits"), job.key).read(n_folds)
     cells = ErrorTable.of(splits, job.dataset.n_rows).cells()
@@ -115,14 +114,6 @@ def choice_request(job: Job) -> EvaluationRequest | None:
         )
     folds = _in_folds(job)
     parts = folds.splits if splits == "groups" else _stratified(job)
-    dataset = job.dataset
-    if evaluation_scores.moments_suffice(dataset, parts, job.config) is None:
-        raise InputError(
-            f"n_components: auto is not possible for {dataset.uri}: it is larger than the "
-            f"{LIMITS.direct_bytes >> 20} MiB that are taken into memory, and sparse rows, fewer rows than columns, "
-            "solvers in passes and fits by sweeps need the rows themselves, fold by fold. Choose on a part of the "
-            f"rows, or {NUMBERS}."
-        )
     return evaluation_scores.evaluation_request(folds, parts)
 
 

@@ -23,7 +23,7 @@ def test_records_of_other_methods_are_the_same_with_and_without(
     merged, standardize, gathered, monkeypatch, limits, tmp_path
 ):
     """To the last bit of their margins; also where not all reduced rows are gathered in one pass."""
-    monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *_: merged)
+    monkeypatch.setattr(evaluation_scores, "route", lambda *_: (merged, not merged))
     limits.gathered_bytes = gathered
     X, y = labelled(80, 6, 3, seed=1, separation=0.5)
     uri = write_npz(tmp_path / "rows.npz", X + 3, y)

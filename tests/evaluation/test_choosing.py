@@ -151,7 +151,7 @@ def chosen_by_hand(config, X, y):
 ])  # fmt: skip
 def test_a_run_takes_what_the_whole_protocol_by_hand_takes(changes, direct, no_report, tmp_path, monkeypatch):
     if direct:
-        monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *_: False)
+        monkeypatch.setattr(evaluation_scores, "route", lambda *_: (False, True))
     config = auto(tmp_path / "out", "bundled:wine", **changes)
     results = run(config)
     rows, labels = read_back("bundled:wine")
@@ -230,15 +230,15 @@ def test_a_choice_broken_off_goes_on_from_the_folds_that_are_done(no_report, tmp
     _, rows, y = counts_like_text(80, 8, 3, seed=4)
     uri = write_npz(tmp_path / "rows.npz", rows, y, sparse=True)
     config = auto(tmp_path / "out", uri, compute={"workers": 1})
-    evaluate_split, evaluated = evaluation_scores.evaluate_split, []
+    evaluate, evaluated = evaluation_scores.evaluate, []
 
-    def die_at_the_fourth(rows, splits, number, *rest):
+    def die_at_the_fourth(rows, splits, *rest):
         if len(evaluated) == 3:
             raise KeyboardInterrupt
-        evaluated.append(number)
-        return evaluate_split(rows, splits, number, *rest)
+        evaluated.append(splits.first)
+        return evaluate(rows, splits, *rest)
 
-    monkeypatch.setattr(evaluation_scores, "evaluate_split", die_at_the_fourth)
+    monkeypatch.setattr(evaluation_scores, "evaluate", die_at_the_fourth)
     with pytest.raises(KeyboardInterrupt):
         run(config)
     evaluated.append("again")

@@ -56,7 +56,7 @@ def asked(output, uri, evaluation, **changes):
 @pytest.mark.parametrize("merged", [True, False])
 def test_errors_are_the_twins(kind, merged, tmp_path, monkeypatch):
     """By merged moments, which medians and a search of neighbours need too, and of rows in memory."""
-    monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *_: merged)
+    monkeypatch.setattr(evaluation_scores, "route", lambda *_: (merged, not merged))
     methods = ["pca", "m-pca0", "m-pca1b", "m-pca2"]
     evaluation = {**KINDS[kind], "classifiers": ["fisher", "naive-bayes", "svm"], "margins": True}
     config = asked(tmp_path / "out", in_parquet(tmp_path / "rows.parquet"), evaluation, methods=methods)

@@ -6,7 +6,7 @@ from helpers.tables import config_of, labelled, write_npz
 
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.evaluation import cost_meter as metering
-from mmpca_dist.evaluation import merged_folds, scores
+from mmpca_dist.evaluation import engine, scores
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MEDIANS, MOMENTS, Meter
 from mmpca_dist.jobs.events import Callbacks
 from mmpca_dist.runs import evaluate as stages
@@ -95,7 +95,7 @@ def costs(tmp_path, methods, merged, monkeypatch, **changes):
         tmp_path / "-".join([*methods, str(merged)]), uri, methods=methods,
         evaluation={**FOLDS, "classifiers": ["fisher", "svm"], **changes},
     )  # fmt: skip
-    monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *_: merged)
+    monkeypatch.setattr(evaluation_scores, "route", lambda *_: (merged, not merged))
     records, _, results = scored(config)
     return records, results["score"]
 
@@ -124,7 +124,7 @@ def test_every_byte_and_no_more_than_the_time_is_charged(merged, classifiers, tm
 @pytest.mark.parametrize("merged", [False, True])
 def test_classifiers_are_charged_to_the_method_they_follow(merged, tmp_path, monkeypatch, clock):
     """Which is most of what an evaluation of few rows takes."""
-    of_rows, of_moments = scores.Classifiers.fit_rows, scores.fit_from_moments
+    of_rows, of_moments = scores.Classifiers.fit_rows, engine.fit_from_moments
 
     def slow(function):
         def slowly(*arguments, **options):
@@ -134,8 +134,7 @@ def test_classifiers_are_charged_to_the_method_they_follow(merged, tmp_path, mon
         return slowly
 
     monkeypatch.setattr(scores.Classifiers, "fit_rows", slow(of_rows))
-    monkeypatch.setattr(scores, "fit_from_moments", slow(of_moments))
-    monkeypatch.setattr(merged_folds, "fit_from_moments", slow(of_moments))
+    monkeypatch.setattr(engine, "fit_from_moments", slow(of_moments))
     records, _ = costs(tmp_path, ["pca", "m-pca0"], merged, monkeypatch, margins=False)
     for method in ("pca", "m-pca0"):  # two classifiers in two deals of three folds
         assert sum(record["seconds"][method] for record in records) >= 60 * 2 * 2 * 3
@@ -164,7 +163,7 @@ def test_bytes_of_methods_that_need_more_than_moments(tmp_path, limits, monkeypa
 
 
 def test_the_report_adds_up_the_splits(tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *_: True)
+    monkeypatch.setattr(evaluation_scores, "route", lambda *_: (True, False))
     uri = write_npz(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2, separation=0.8))
     config = config_of(tmp_path / "out", uri, methods=["pca", "m-pca2"], evaluation={**FOLDS, "margins": False})
     evaluate(config)

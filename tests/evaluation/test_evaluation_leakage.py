@@ -10,7 +10,7 @@ from helpers.evaluating import KNN, by_cell, scored
 from helpers.samples import batch_of
 from helpers.tables import config_of, counts_like_text, labelled, write_npz
 
-from mmpca_dist.evaluation import in_memory, merged_folds, reduced_rows
+from mmpca_dist.evaluation import engine, reduced_rows
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.neighbors import pair_folds
 from mmpca_dist.runs import evaluation_scores
@@ -26,10 +26,9 @@ class Fitted:
 
     def __init__(self, patch):
         self.found = defaultdict(list)
-        for module, rows in ((in_memory, in_memory), (merged_folds, reduced_rows)):
-            self._watch(patch, module, "fit_reductions", self._reductions)
-            self._watch(patch, rows, "score", lambda scores: self._keep("from rows", scores.fitted))
-        self._watch(patch, merged_folds, "make_scorer", lambda scorer: self._keep("from moments", scorer))
+        self._watch(patch, engine, "fit_reductions", self._reductions)
+        self._watch(patch, reduced_rows, "score", lambda scores: self._keep("from rows", scores.fitted))
+        self._watch(patch, engine, "make_scorer", lambda scorer: self._keep("from moments", scorer))
         self._watch(patch, pair_folds, "add_pairs", lambda _, own, neighbors: self._nearest(neighbors))
 
     @staticmethod
@@ -109,7 +108,7 @@ def assert_blind(tmp_path, X, y, **settings):
 @pytest.mark.e2e
 def test_moments_that_are_merged(held_out, standardize, monkeypatch, tmp_path):
     """Nearest rows come from one search for all three parts, or from one of the rows that train."""
-    monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *_: True)
+    monkeypatch.setattr(evaluation_scores, "route", lambda *_: (True, False))
     X, y = labelled(60, 6, 3, seed=7, separation=0.5)
     methods = [name for name, method in METHODS.items() if not method.reducer(None, method.options()).needs().swept]
     kinds = assert_blind(tmp_path, X, y, held_out=held_out, standardize=standardize, methods=methods)
@@ -127,7 +126,7 @@ def test_rows_in_memory(d, standardize, tmp_path):
 def test_a_nested_penalty_is_blind_to_the_rows_held_out_and_one_chosen_on_all_rows_is_not(
     merging, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *_: merging)
+    monkeypatch.setattr(evaluation_scores, "route", lambda *_: (merging, not merging))
     np.save(tmp_path / "parts.npy", PARTS)
     rows, found = labelled(60, 6, 2, seed=7, separation=0.5), []
     for number, table in enumerate([rows, changed(*rows)]):
@@ -146,7 +145,7 @@ def test_a_nested_penalty_is_blind_to_the_rows_held_out_and_one_chosen_on_all_ro
 @pytest.mark.parametrize("merging", [True, False])
 def test_a_value_that_trains_changes_everything(merging, monkeypatch, tmp_path):
     """What the tests above compare does depend on rows."""
-    monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *_: merging)
+    monkeypatch.setattr(evaluation_scores, "route", lambda *_: (merging, not merging))
     X, y = labelled(60, 4, 3, seed=7, separation=0.5)
     tables, changes = (
         [(X, y), one_value_changed(X, y)],
@@ -202,7 +201,7 @@ def assert_unchanged(fitted, again, n_parts, expected):
 @pytest.mark.parametrize("merging", [True, False])
 def test_groups_that_are_held_out(merging, monkeypatch, tmp_path):
     """Folds of one group each: while the rows of a group are held out, nothing fitted depends on them."""
-    monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *_: merging)
+    monkeypatch.setattr(evaluation_scores, "route", lambda *_: (merging, not merging))
     X, y = labelled(60, 6, 3, seed=7, separation=0.5)
     groups = np.random.default_rng(0).integers(6, size=60)
     config = config_of(tmp_path / "codes", write_npz(tmp_path / "codes.npz", X, y), evaluation={
@@ -219,7 +218,7 @@ def test_groups_that_are_held_out(merging, monkeypatch, tmp_path):
 @pytest.mark.e2e
 def test_rows_that_are_later(later, merging, monkeypatch, tmp_path):
     """Neither the window held out nor those after it are in what is fitted to the rows before."""
-    monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *_: merging)
+    monkeypatch.setattr(evaluation_scores, "route", lambda *_: (merging, not merging))
     X, y = labelled(60, 6, 3, seed=7, separation=0.5)
     tables = [(X, y), changed(X, y, 60 - later <= TIMES)]
     fitted, again = by_column(tmp_path, tables, TIMES, {"splits": "time", "windows": 2}, METHODS_BY_MODE[merging])

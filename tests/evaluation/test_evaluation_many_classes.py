@@ -12,7 +12,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticD
 from sklearn.naive_bayes import GaussianNB
 
 from mmpca_dist.errors import InputError, PlanError
-from mmpca_dist.evaluation import merged_folds, scorers
+from mmpca_dist.evaluation import scorers, training
 from mmpca_dist.evaluation.margins import signed_distances
 from mmpca_dist.predictors.linear import rule_of_scores
 from mmpca_dist.runs import evaluation_scores
@@ -126,11 +126,9 @@ def evaluated(folder, rows, kind, monkeypatch, **settings):
     np.save(folder / "column.npy", column)
     more = {"column": str(folder / "column.npy")} if kind in ("groups", "time") else {}
     settings = {"classifiers": LINEAR, "margins": False, **SPLITS[kind], **more, **settings}
-    pooled, statistics = set(), merged_folds.tall_statistics
+    pooled, statistics = set(), training.tall_statistics
     with monkeypatch.context() as patch:
-        patch.setattr(
-            merged_folds, "tall_statistics", lambda m, *a, **o: pooled.add(m.pooled) or statistics(m, *a, **o)
-        )
+        patch.setattr(training, "tall_statistics", lambda m, *a, **o: pooled.add(m.pooled) or statistics(m, *a, **o))
         uri = write_zarr(folder / "rows.zarr", X, y, 50)
         config = config_of(folder / "out", uri, methods=METHODS, n_components=[2, 4], evaluation=settings)
         return by_cell(scored(config)[0]), pooled
@@ -162,7 +160,7 @@ def test_pooled_moments_give_the_errors_of_those_of_each_class(kind, limits, mon
 @pytest.mark.e2e
 def test_rows_are_scored_in_blocks_to_the_same_errors(merging, margins, limits, monkeypatch, tmp_path):
     """Classifiers from moments and from rows, and from products of the reduced rows where classes are many."""
-    monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *_: merging)
+    monkeypatch.setattr(evaluation_scores, "route", lambda *_: (merging, not merging))
     X, y, _ = rows_of_many_classes()
     settings = {"splits": "shares", "count": 2, "classifiers": [*LINEAR, "svm"], "margins": margins}
     uri = write_npz(tmp_path / "rows.npz", X, y)

@@ -23,7 +23,8 @@ KINDS = {
 @pytest.fixture(params=KINDS)
 def make(request, monkeypatch, limits, tmp_path):
     """Return a function that makes a configuration by its output; splits are evaluated one after the other."""
-    monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *_: request.param.startswith("merged"))
+    merged = request.param.startswith("merged")
+    monkeypatch.setattr(evaluation_scores, "route", lambda *_: (merged, not merged))
     if "kept" in request.param:
         limits.resumable_bytes = 0
     uri = write_npz(tmp_path / "rows.npz", *labelled(60, 4, 2, seed=1, separation=0.5))
@@ -36,14 +37,13 @@ def make(request, monkeypatch, limits, tmp_path):
 @pytest.fixture
 def evaluated(monkeypatch):
     """Return a list of the numbers of the splits that are evaluated, or of their first parts where they are merged."""
-    numbers, direct, merged = [], evaluation_scores.evaluate_split, evaluation_scores.evaluate_parts
-    for name, function in (("evaluate_split", direct), ("evaluate_parts", merged)):
+    numbers, function = [], evaluation_scores.evaluate
 
-        def told(rows, splits, *others, function=function):
-            numbers.append(splits.first if function is merged else others[0])
-            return function(rows, splits, *others)
+    def told(rows, splits, *others):
+        numbers.append(splits.first)
+        return function(rows, splits, *others)
 
-        monkeypatch.setattr(evaluation_scores, name, told)
+    monkeypatch.setattr(evaluation_scores, "evaluate", told)
     return numbers
 
 
@@ -64,7 +64,7 @@ def assert_goes_on(config, expected, evaluated):
     Parts of one deal that are merged share passes over the rows, and are evaluated together.
     """
     missing = set(range(len(expected))) - done(config)
-    if evaluation_scores.scores_from_moments():
+    if evaluation_scores.route()[0]:
         missing = {2 * (number // 2) for number in missing}
     evaluated.clear()
     assert timeless(scored(config)[0]) == expected
@@ -95,12 +95,12 @@ def test_bytes_are_those_of_all_sessions(make, monkeypatch):
     with pytest.raises(Killed):
         scored(config)
     writes.from_now(None)
-    if evaluation_scores.scores_from_moments():
+    if evaluation_scores.route()[0]:
         assert read(config) == (passes, total)  # the deal that was broken off is done anew, and so are its records
     else:
         assert read(config) == (2 * passes, 2 * total)
     (Path(config.output) / "evaluation" / "records" / "score.json").unlink()
-    assert read(config)[1] == total * (1 if evaluation_scores.scores_from_moments() else 2)
+    assert read(config)[1] == total * (1 if evaluation_scores.route()[0] else 2)
 
 
 @pytest.mark.e2e

@@ -12,7 +12,8 @@ from helpers.samples import batch_of
 from helpers.tables import config_of, labelled, write_npz
 from naive_judging import signed_distance, wasserstein
 
-from mmpca_dist.evaluation.request import Classifiers
+from mmpca_dist import MarginPCA
+from mmpca_dist.evaluation.margins import LDA, QUANTILES, signed_distances
 from mmpca_dist.evaluation.sampled_margins import Sampling
 from mmpca_dist.evaluation.splits import fold_splits
 from mmpca_dist.limits import LIMITS
@@ -20,8 +21,8 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import concatenated
 from mmpca_dist.predictors.classifiers import ClassifierSection
-from mmpca_dist.predictors.fits import fit_rows, linear_parts
-from mmpca_dist.predictors.linear import fisher_linear
+from mmpca_dist.predictors.fits import choose_C, fit_rows, linear_parts
+from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
 from mmpca_dist.runs import evaluation_scores
 from mmpca_dist.tables.readers.memory import rows_in_memory
 
@@ -32,7 +33,7 @@ def margins_of(tmp_path, monkeypatch, name, direct, **changes):
     """Return the records, evaluated with all rows in memory or by merging moments."""
     with monkeypatch.context() as patched:
         if direct:
-            patched.setattr(evaluation_scores, "scores_from_moments", lambda *_: False)
+            patched.setattr(evaluation_scores, "route", lambda *_: (False, True))
         else:
             patched.setattr(LIMITS, "direct_bytes", 0)
             patched.setattr(evaluation_scores, "read_all", pytest.fail)
@@ -97,6 +98,78 @@ def test_before_and_after_are_in_the_same_units(direct, name, n_classes, standar
                 assert line["wasserstein"] < 1e-4 * scale
 
 
+@pytest.mark.parametrize("name", ["fisher", "lda", "svm"])
+def test_of_fewer_rows_than_columns(name, monkeypatch, tmp_path):
+    """They are coordinates in the span of the rows; what lda leaves out depends on the columns."""
+    X, y = labelled(60, 90, 3, seed=7, separation=2.0)
+    write_npz(tmp_path / "rows.npz", X, y)
+    wanted = {"splits": "folds", "folds": 3, "classifiers": [name, KNN]}
+    settings = {"methods": ["pca"], "n_components": [2], "evaluation": wanted}
+    records, splits = margins_of(tmp_path, monkeypatch, "out", True, **settings)
+    parts = splits.codes(batch_of(y))[0]
+    spec = ClassifierSection(name=LDA if name == "lda" else name, C=1.0 if name == "svm" else None)
+    for part, record in enumerate(records):
+        train = parts != part
+        fitted = (
+            fit_rows(spec, X[train], y[train]) if name != "fisher" else fisher_linear(moments_of(X[train], y[train]))
+        )
+        expected = signed_distances(fitted, X[~train], y[~train])
+        before, after = record["margins"]
+        np.testing.assert_allclose(before["quantiles"], np.percentile(expected, QUANTILES), rtol=1e-6, atol=1e-8)
+        Z = MarginPCA(2, variant="pca", precision="double", solver="dual").fit(X[train], y[train]).transform(X)
+        fitted = (
+            fit_rows(ClassifierSection(name="svm"), Z[train], y[train])
+            if name == "svm"
+            else ({"fisher": fisher_linear, "lda": linear_discriminant}[name](moments_of(Z[train], y[train])))
+        )
+        moved = signed_distances(fitted, Z[~train], y[~train])
+        np.testing.assert_allclose(after["quantiles"], np.percentile(moved, QUANTILES), rtol=1e-6, atol=1e-8)
+
+
+RIDGE = {"name": "sklearn.linear_model.RidgeClassifier", "label": "ridge"}
+
+
+@pytest.mark.parametrize(
+    ("classifiers", "expected"),
+    [
+        (["svm", KNN, RIDGE, "fisher"], ["svm", "ridge"]),
+        ([KNN, "lda", "fisher"], ["fisher"]),
+        ([KNN, "qda", "lda"], ["lda"]),
+        (["lda", "svm"], ["svm"]),
+    ],
+)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_linear_classifiers_of_rows_measure_them_and_of_dense_rows_else_fisher_or_lda(
+    classifiers, expected, sparse, monkeypatch, tmp_path
+):
+    write_npz(tmp_path / "rows.npz", *labelled(60, 5, 2, seed=9), sparse=sparse)
+    wanted = {"splits": "folds", "folds": 2, "classifiers": classifiers}
+    records, _ = margins_of(tmp_path, monkeypatch, "out", True, n_components=[1, 3], evaluation=wanted)
+    of_rows = {"svm", "ridge"} & set(expected)
+    for record in records:
+        found = list(dict.fromkeys(line["classifier"] for line in record["margins"]))
+        assert found == (expected if of_rows or not sparse else [])
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_nested_penalty_before_is_chosen_without_splitting_groups(direct, monkeypatch, tmp_path):
+    """As for reduced rows: groups of equal rows would let rows choose by themselves."""
+    X, y = labelled(40, 4, 2, seed=5, separation=0.4)
+    X, y, groups = np.repeat(X, 3, axis=0), np.repeat(y, 3), np.repeat(np.arange(40), 3)
+    write_npz(tmp_path / "rows.npz", X, y)
+    np.save(tmp_path / "groups.npy", groups)
+    wanted = {"splits": "groups", "column": str(tmp_path / "groups.npy"), "folds": 2,
+              "classifiers": [{"name": "svm", "C": "nested"}]}  # fmt: skip
+    records, splits = margins_of(tmp_path, monkeypatch, "out", direct, evaluation=wanted)
+    parts = splits.part_of_name[0][groups]
+    for part, record in enumerate(records):
+        train = parts != part
+        spec = ClassifierSection(name="svm", C="nested")
+        C = choose_C([spec], X[train], y[train], groups[train])["svm"]
+        expected = signed_distances(fit_rows(spec, X[train], y[train], C), X[~train], y[~train])
+        np.testing.assert_allclose(record["margins"][0]["minimum"], expected.min(), rtol=1e-5)
+
+
 def test_sparse_rows_are_divided_alone_and_the_record_says_so(monkeypatch, tmp_path):
     X, y = labelled(60, 4, 2, seed=7, separation=0.8)
     X = np.where(np.abs(X) > 0.5, X, 0) * [1, 100, 1, 1e-2]
@@ -134,7 +207,7 @@ def test_of_many_rows_they_are_those_of_a_sample(classifier, monkeypatch, limits
     settings = {"n_components": [4], "evaluation": {"splits": "folds", "folds": 3, "classifiers": [classifier]}}
     records, splits = margins_of(tmp_path, monkeypatch, "merged", False, **settings)
     parts = splits.codes(batch_of(y))[0]
-    sampling = Sampling.of(splits, 4, Classifiers([ClassifierSection(name=classifier)]))
+    sampling = Sampling.of(splits, 4, classifier == "svm")
     sample = sampling.take(replace(batch_of(y), X=X), parts, y)
     for part, record in enumerate(records):
         before, after = record["margins"]
@@ -171,7 +244,7 @@ def test_the_sample_is_the_same_whatever_the_stretches_of_rows(limits):
     X, y = labelled(2000, 3, 2, seed=3)
     splits = dealt(y)
     parts = splits.codes(batch_of(y))[0]
-    sampling = Sampling.of(splits, 3, Classifiers([ClassifierSection(name="svm")]))
+    sampling = Sampling.of(splits, 3, True)
     whole = sampling.take(replace(batch_of(y), X=X), parts, y)
     edges = [0, 1, 700, 1999, 2000]
     batches = [replace(batch_of(y[a:b], a), X=X[a:b]) for a, b in pairwise(edges)]
@@ -179,7 +252,7 @@ def test_the_sample_is_the_same_whatever_the_stretches_of_rows(limits):
     for name in ("X", "hash", "part", "code"):
         np.testing.assert_array_equal(whole[name], joined[name])
     assert 300 < len(whole["X"]) < 600
-    assert not Sampling.of(splits, 3, Classifiers([ClassifierSection(name="fisher")])).fitted.any()
+    assert not Sampling.of(splits, 3, False).fitted.any()
 
 
 def test_a_rare_class_and_a_small_part_are_in_the_sample(limits):
@@ -187,7 +260,7 @@ def test_a_rare_class_and_a_small_part_are_in_the_sample(limits):
     y = np.r_[np.zeros(5000, int), np.ones(30, int)]
     X = np.random.default_rng(4).standard_normal((len(y), 2))
     splits = dealt(y)
-    sampling = Sampling.of(splits, 2, Classifiers([ClassifierSection(name="svm")]))
+    sampling = Sampling.of(splits, 2, True)
     parts = splits.codes(batch_of(y))[0]
     sample = sampling.take(replace(batch_of(y), X=X), parts, y)
     for part in range(4):

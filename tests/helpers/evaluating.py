@@ -4,7 +4,7 @@ from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.job import open_job, run_stage
 from mmpca_dist.runs.evaluate import evaluation_stages
-from mmpca_dist.runs.evaluation_scores import SplitRecords, rows_released
+from mmpca_dist.runs.evaluation_scores import SplitRecords
 
 KNN = {"name": "sklearn.neighbors.KNeighborsClassifier", "options": {"n_neighbors": 3}, "label": "knn"}
 TIMES = ("seconds", "passes", "bytes", "read")
@@ -13,7 +13,7 @@ TIMES = ("seconds", "passes", "bytes", "read")
 
 def scored(config, callback=None):
     """Evaluate up to the tables, and return (records of the splits, splits, what the stages left)."""
-    with open_job(config, callback or Callback(), "evaluation") as job, rows_released(job):
+    with open_job(config, callback or Callback(), "evaluation") as job:
         for stage in evaluation_stages(config)[:-1]:
             run_stage(job, stage)
         records = SplitRecords(job.run.path("splits"), job.key).read(job.results["score"]["n_splits"])

@@ -18,7 +18,7 @@ METHODS = ["pca", "m-pca1a", "fisher"]
 
 def test_too_little_memory_is_told_before_any_pass(tmp_path, monkeypatch):
     monkeypatch.setattr(evaluation_scores, "read_all", pytest.fail)
-    monkeypatch.setattr(evaluation_scores, "evaluate_parts", pytest.fail)
+    monkeypatch.setattr(evaluation_scores, "evaluate", pytest.fail)
     config = config_of(
         tmp_path / "out", write_npz(tmp_path / "rows.npz", *labelled(300, 6, 2, seed=2)),
         compute={"memory_limit": "100MiB"},
@@ -101,7 +101,7 @@ def test_the_first_split_in_memory_tells_how_long_the_others_take(count, expecte
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_first_deal_of_folds_tells_it_too_and_every_fit_is_progress(count, tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluation_scores, "scores_from_moments", lambda *_: True)
+    monkeypatch.setattr(evaluation_scores, "route", lambda *_: (True, False))
     watch, uri = Watching(), write_npz(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2))
     evaluation = {"splits": "folds", "folds": 3, "count": count, "classifiers": ["fisher", "svm"]}
     records, _, _ = scored(config_of(tmp_path / "out", uri, evaluation=evaluation), watch)

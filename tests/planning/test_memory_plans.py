@@ -23,7 +23,6 @@ MEASURE = """
 import gc, json, sys
 import psutil
 from mmpca_dist.configuration.schema import parse_config
-from mmpca_dist.runs.evaluation_scores import rows_released
 from mmpca_dist.runs.evaluate import evaluation_stages
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.job import measured, open_job, run_stage
@@ -33,7 +32,7 @@ from mmpca_dist.runs.fit import stages_of
 def peaks_of(content, purpose):
     config, peaks = parse_config(content, "the test"), {}
     stages = evaluation_stages(config) if purpose == "evaluation" else stages_of(config)
-    with open_job(config, Callback(), purpose) as job, rows_released(job):
+    with open_job(config, Callback(), purpose) as job:
         for stage in stages[:-1]:  # without the report
             with measured(job, 0.002) as peak:
                 run_stage(job, stage)

@@ -58,7 +58,7 @@ def among(record, classifiers):
 def test_errors_are_those_of_rows_in_memory(every, rows, monkeypatch):
     """Blocks are the same, wherever they come from; of the larger limit, single components are gathered."""
     with monkeypatch.context() as patched:
-        patched.setattr(evaluation_scores, "scores_from_moments", lambda *_: False)
+        patched.setattr(evaluation_scores, "route", lambda *_: (False, True))
         patched.setattr(LIMITS, "direct_bytes", 1 << 20)
         # Logistic regression takes as long as all else.
         expected, _, _ = evaluated(rows, "direct", CLASSIFIERS if every else CLASSIFIERS[:2])

@@ -148,18 +148,19 @@ def test_its_own_classifier_and_all_columns_in_an_evaluation(n_classes, center, 
     assert any(line["errors"] for record in records for line in record["errors"])
 
 
-def test_an_evaluation_that_would_merge_moments_keeps_rows_in_memory_for_sweeps(tmp_path, limits):
+def test_an_evaluation_that_would_merge_moments_sweeps_over_rows_in_memory_or_not(tmp_path, limits):
     X, y = labelled(90, 5, 2, seed=5)
     config = config_of(
         tmp_path / "out", write_npz(tmp_path / "rows.npz", X, y), methods=["pca", BM2PCA],
         evaluation={"splits": "folds", "folds": 3, "classifiers": ["own"], "margins": False},
     )  # fmt: skip
-    assert scored(config)[2]["score"]["passes"] == ["rows"]
+    expected, _, stages = scored(config)
+    assert stages["score"]["passes"] == ["rows"]
     limits.direct_bytes = 100
-    with pytest.raises(InputError, match="fits by sweeps need the rows themselves"):
-        scored(
-            config_of(tmp_path / "other", tmp_path / "rows.npz", methods=["pca", BM2PCA], evaluation=config.evaluation)
-        )
+    other = config_of(tmp_path / "other", tmp_path / "rows.npz", methods=["pca", BM2PCA], evaluation=config.evaluation)
+    found, _, stages = scored(other)
+    assert by_cell(found) == by_cell(expected)
+    assert stages["score"]["passes"].count("gather") == 1
 
 
 def test_all_columns_of_fewer_rows_are_turned(tmp_path):
