@@ -8,9 +8,9 @@ from helpers.tables import config_of, labelled, write_npz
 from helpers.watching import watched
 
 from mmpca_dist import run
-from mmpca_dist.runs import outcomes
+from mmpca_dist.results import run_result
+from mmpca_dist.results.stored import result_in
 from mmpca_dist.runs.evaluate import evaluate
-from mmpca_dist.runs.outcomes import components_and_legend
 from mmpca_dist.tables.column_scatter import dominance_note, dominant_columns
 from mmpca_pipelines.cli import cli
 
@@ -130,8 +130,8 @@ def test_notes_of_an_evaluation_stand_in_the_terminal(tmp_path):
 @pytest.mark.e2e
 def test_footnotes_are_of_methods_in_the_table(methods, there, absent, tmp_path, monkeypatch):
     run(config_of(tmp_path / "out", "bundled:iris", methods=methods))
-    _, text = components_and_legend(str(tmp_path / "out"))
-    loaded = watched(monkeypatch, outcomes, "load_model")
+    text = result_in(str(tmp_path / "out")).legend
+    loaded = watched(monkeypatch, run_result, "load_model")
     assert text in shown(tmp_path / "out") and len(loaded) == len(methods)
     assert all(words in text for words in there) and not any(words in text for words in absent)
 

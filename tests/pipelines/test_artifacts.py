@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -55,7 +56,8 @@ def test_a_fit_shows_its_stages_and_leads_to_its_report(prefect_server, tmp_path
     assert f"\n{Path(output, 'report', 'index.html').as_uri()}\n" in page and "](file:" not in page
     assert f"mmpca show '{output}'" in page and "![" in page
     scope: dict = {}
-    exec(page.partition("In Python:\n\n```\n")[2].partition("```")[0], scope)  # noqa: S102
+    code = re.search("```\n(from mmpca_dist import .*\n)Z = ", page, re.S)
+    exec(code[1], scope)  # noqa: S102
     assert scope["model"].components_.shape == (2, 4)
     assert all(key is None or key.startswith("a-run-") for key in found)
 

@@ -6,9 +6,9 @@ import pytest
 from helpers.evaluations import evaluation
 
 from mmpca_dist.evaluation.tables import ErrorTable
-from mmpca_dist.report.error_tables import standings
-from mmpca_dist.report.evaluation_page import _errors, evaluation_tables
-from mmpca_dist.report.evaluation_words import words
+from mmpca_dist.results.error_tables import standings
+from mmpca_dist.results.evaluation_result import evaluation_result
+from mmpca_dist.results.verdict import words
 
 
 def test_the_verdict_names_the_best_cell_and_how_sure_it_is():
@@ -104,9 +104,10 @@ def test_a_tenth_is_a_tenth():
 
 
 def test_the_page_says_what_is_tested_and_how_often():
-    part = _errors(evaluation(splits=12))
+    result = evaluation_result(evaluation(splits=12))
+    part = result.parts["errors"]
     assert "for 18 tests against it" in part.words[0] and "It is of these splits only" in part.words[0]
-    description, rows = evaluation_tables([part])["errors-1"]
+    description, rows = result.tables["errors-1"]
     assert "Holm's correction for 18 tests" in description
     assert all("p = " in row["K = 2"] and "sign " in row["K = 2"] for row in rows[1:])
 

@@ -16,10 +16,10 @@ import pytest
 from helpers.reports import check_page, method_result, report_contents, with_margins
 
 from mmpca_dist import load_model, run
-from mmpca_dist.jobs.notes import arbitrary
 from mmpca_dist.pictures.drawing import distinct, plain
 from mmpca_dist.report.run_page import figures, render
 from mmpca_dist.report.sections.projections import reach
+from mmpca_dist.results.notes import arbitrary
 
 
 def test_methods_with_one_component_have_no_curve():
