@@ -9,6 +9,7 @@ from helpers.watching import watched
 
 from mmpca_dist import run
 from mmpca_dist.results import run_result
+from mmpca_dist.results.notes import arbitrary
 from mmpca_dist.results.stored import result_in
 from mmpca_dist.runs.evaluate import evaluate
 from mmpca_dist.tables.column_scatter import dominance_note, dominant_columns
@@ -154,3 +155,18 @@ def telling(folder, X, y, standardize):
     """Return the notes of a run on columns that tell the classes apart."""
     config = config_of(folder / f"{X[0, 4]}", write_npz(folder / f"{X[0, 4]}.npz", X, y), standardize=standardize)
     return [note for note in run(config)["solve"]["notes"] if "apart alone" in note]
+
+
+def test_what_is_not_told_apart():
+    """Eigenvalues nearer than residuals of orthonormal components; of others than rounding; of unsorted ones none."""
+    near = {
+        "eigenvalues": np.r_[1, 0.9, 0.5],
+        "residuals": np.r_[0.06, 0.05, 0.01],
+        "relative_errors": np.full(3, 1e-9),
+    }
+    assert arbitrary(**near, ordered=True, orthonormal=True).tolist() == [True, True, False]
+    assert not arbitrary(**near, ordered=True, orthonormal=False).any()
+    assert not arbitrary(**near, ordered=False, orthonormal=True).any()
+    tied = {**near, "eigenvalues": np.r_[1, 0.5, 0.5], "residuals": np.full(3, np.nan)}
+    for orthonormal in (True, False):
+        assert arbitrary(**tied, ordered=True, orthonormal=orthonormal).tolist() == [False, True, True]
