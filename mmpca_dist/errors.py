@@ -121,6 +121,11 @@ def some_names(names: Sequence[str]) -> str:
     return listed if len(names) <= MAX_NAMES else f"{listed}, ... ({len(names)} in all)"
 
 
+def plural(number: int, what: str) -> str:
+    """Return "1 component", "2 components"."""
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
 def beyond_memory_limit(error: BaseException) -> str | None:
     """Return the message for an error that a limit of the process's memory explains; None for others."""
     limit = _memory_limit()

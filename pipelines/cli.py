@@ -70,11 +70,12 @@ def run(prefect: bool, **options: Any) -> None:
     """
     with session(GOES_ON, prefect) as work:
         loaded = load(**options)
+        from mmpca_dist.results.stored import result_in
         from mmpca_dist.runs import fit as stages
 
         folder = work.opened(loaded, "run")
         work.done("fit", loaded, lambda: stages.run(loaded, [work.callback]), folder)
-    shown.print_summary(folder, work.callback.notes)
+    shown.print_result(result_in(folder), work.callback.notes)
 
 
 @cli.command(short_help="Print what a run or an evaluation would cost.")
@@ -119,11 +120,12 @@ def evaluate(prefect: bool, **options: Any) -> None:
     """
     with session(GOES_ON, prefect) as work:
         loaded = load(**options)
+        from mmpca_dist.results.stored import result_in
         from mmpca_dist.runs import evaluate as evaluating
 
         folder = work.opened(loaded, "evaluation")
         work.done("evaluate", loaded, lambda: evaluating.evaluate(loaded, [work.callback]), folder)
-    shown.print_comparison(folder, work.callback.notes)
+    shown.print_result(result_in(folder), work.callback.notes)
 
 
 @cli.command(short_help="List the classifiers of evaluations.")
@@ -194,6 +196,7 @@ def methods(as_json: bool) -> None:
 def show(output: str, opens: bool, as_json: bool) -> None:
     """Print the summary of the run or evaluation in OUTPUT: a table of its methods, and where its report is."""
     from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
+    from mmpca_dist.results.stored import result_in
     from mmpca_dist.runs.listing import state_of
     from mmpca_dist.stores import storage
 
@@ -203,18 +206,19 @@ def show(output: str, opens: bool, as_json: bool) -> None:
         run = below
     purpose, found = run.purpose, state_of(run)
     if as_json:
-        print_json({"output": run.uri, "state": found.state, "purpose": purpose, "records": run.records()})
+        has_result = found.state == "finished" and purpose != "transform"
+        result = result_in(run.uri).to_json() if has_result else None
+        state = {"output": run.uri, "state": found.state, "purpose": purpose, "result": result}
+        print_json({**state, "records": run.records()})
         return
     if found.next is not None:
         raise InputError(f"The run in {run.uri} is not finished: {found.words}.")
-    if purpose == "evaluation":
-        shown.print_comparison(run.uri)
-    else:
-        shown.print_summary(run.uri)
-        if below.exists:
-            print_text(console, f"Evaluation: mmpca show {below.uri}")
-    if opens:
-        shown.open_report(run.uri)
+    told = result_in(run.uri)
+    shown.print_result(told)
+    if purpose == "run" and below.exists:
+        print_text(console, f"Evaluation: mmpca show {below.uri}")
+    if opens and told.report is not None:
+        shown.open_report(told.report["html"])
 
 
 @cli.command(short_help="Compare the settings and results of runs, or of evaluations.")

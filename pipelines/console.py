@@ -21,7 +21,7 @@ from mmpca_dist.durations import time_left
 from mmpca_dist.jobs.events import Callback, StageLines
 
 if TYPE_CHECKING:
-    from mmpca_dist.jobs.records import CompareRecord, ReportRecord
+    from mmpca_dist.results.result import Result
     from mmpca_dist.runs.check import TableCheck
     from mmpca_dist.runs.compare_runs import Comparison
     from mmpca_dist.runs.listing import RunState
@@ -217,92 +217,43 @@ def _cell(value: object) -> str:
     return escape(visible(str(value)))
 
 
-def print_summary(output: str, printed: Collection[str] = ()) -> None:
-    """Print the summary of a run, with the notes that were not printed while it ran."""
-    from mmpca_dist.runs.outcomes import components_and_legend, lines, report_of
-
-    headline, *others = lines(output)
-    print_text(console, headline)
-    components, legend = components_and_legend(output)
-    console.print(rows_table("Components", components))
-    print_text(console, legend, style="dim", soft_wrap=False)
-    for line in others:
-        print_text(console, line, soft_wrap=False)
-    if (report := report_of(output)) is not None:
-        _print_end(report, printed)
-
-
-def print_comparison(output: str, printed: Collection[str] = ()) -> None:
-    """Print the summary of an evaluation, with the notes that were not printed while it ran."""
-    from mmpca_dist.runs.outcomes import comparison, error_rows
-
-    record = comparison(output)
-    first, *others = record["answer"]
+def print_result(result: Result, printed: Collection[str] = ()) -> None:
+    """Print what came out of a run or an evaluation, with the notes that were not printed while it ran."""
+    first, *others = result.lead
     print_text(console, first, style="bold")
-    print_text(console, " ".join(others))
-    for command in record["next"]:
-        print_text(console, f"  {command}")
-    print_text(console, f"\n{record['verdict']}")
-    console.print(rows_table("Errors in percent: mean (standard deviation) over splits", error_rows(output)))
-    _print_end(record, printed)
+    for line in (" ".join(others), *(f"  {command}" for command in result.commands), *result.words):
+        if line:
+            print_text(console, line)
+    console.print(rows_table(result.title, result.rows))
+    if result.legend:
+        print_text(console, result.legend, style="dim", soft_wrap=False)
+    for note in result.notes:
+        if note not in printed:
+            print_text(console, f"  note: {note}", style="yellow", soft_wrap=False)
+    if result.report is not None:
+        print_text(console, f"\nReport: {result.report['html']}")
 
 
 def print_differences(comparison: Comparison) -> None:
     """Print what differs between runs as two tables, and its notes."""
     print_text(console, "; ".join(f"{letter}: {name}" for letter, name in comparison.runs.items()))
-    heading, number = {"run": ("Methods", ".3g"), "evaluation": ("Errors in percent", ".2f")}[comparison.content]
-    results = comparison.results if comparison.content == "evaluation" else _by_run(comparison)
-    for title, rows, form in (("Settings that differ", comparison.settings, ".4g"), (heading, results, number)):
+    for title, rows in comparison.tables().items():
         if rows:
-            shown = [{name: _shown(value, form) for name, value in row.items()} for row in rows]
-            console.print(rows_table(title, shown))
+            console.print(rows_table(title, rows))
         else:
             print_text(console, f"{title}: none")
     for note in comparison.notes:
         print_text(console, note, style="dim", soft_wrap=False)
 
 
-def _by_run(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return a row for each method of each run, which is narrower than one for each method."""
-    return [
-        {
-            "method": row["method"], "run": run, "components": row[f"components {run}"], "share": row[f"share {run}"],
-            "eigenvalues": row[f"eigenvalues {run}"],
-            "angles": None if row.get(f"angles {run}") is None else [f"{x:.1f}" for x in row[f"angles {run}"]],
-        }
-        for row in comparison.results for run in comparison.runs
-    ]  # fmt: skip
-
-
-def _shown(value: Any, number: str) -> str:
-    """Return a value in words, a list of such, or a number in this format; a dash for what there is not."""
-    if isinstance(value, list):
-        return ", ".join(_shown(each, number) for each in value)
-    if isinstance(value, dict):
-        options = ", ".join(f"{name}: {each}" for name, each in value.items() if name != "name")
-        return f"{value['name']} ({options})" if "name" in value else options
-    return "-" if value is None else f"{value:{number}}" if isinstance(value, float) else str(value)
-
-
-def open_report(output: str) -> None:
+def open_report(address: str) -> None:
     """Open the report of a finished run or evaluation in the browser; download one that is not on this machine."""
-    from mmpca_dist.jobs.finished_runs import finished, open_run
-    from mmpca_dist.jobs.records import COMPARE, REPORT
     from mmpca_dist.stores import storage
 
-    run = open_run(output)
-    record = finished(run, COMPARE) if run.purpose == "evaluation" else finished(run, REPORT)
-    page = Path(record["html"])
-    if not storage.is_local(record["html"]):
+    page = Path(address)
+    if not storage.is_local(address):
         page = Path(tempfile.mkdtemp(prefix="mmpca-report-")) / "index.html"
-        page.write_bytes(storage.read_bytes(record["html"]))
+        page.write_bytes(storage.read_bytes(address))
         print_text(console, f"Downloaded to {page}")
     if not webbrowser.open(page.as_uri()):
         print_text(console, f"No browser was found. Open this file in one: {page}")
-
-
-def _print_end(record: ReportRecord | CompareRecord, printed: Collection[str]) -> None:
-    for note in record.get("notes", []):
-        if note not in printed:
-            print_text(console, f"  note: {note}", style="yellow", soft_wrap=False)
-    print_text(console, f"\nReport: {record['html']}")

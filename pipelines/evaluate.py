@@ -10,7 +10,7 @@ from mmpca_dist.jobs.records import COMPARE, SCORE
 from .artifacts import Artifacts
 from .fit import title
 from .flows import Done, TaskChain, flow_of
-from .results import listed, publish_evaluation
+from .results import listed, publish
 
 if TYPE_CHECKING:
     from mmpca_dist.configuration.schema import RunConfig
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def evaluate_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
     """Errors of every method and number of components on rows held out, by several classifiers."""
     from mmpca_dist.jobs.job import open_job
+    from mmpca_dist.results.stored import evaluation_in
     from mmpca_dist.runs.evaluate import evaluation_stages
 
     with open_job(config, callbacks, "evaluation") as job:
@@ -28,7 +29,7 @@ def evaluate_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks)
             methods = f": {listed(config.labels)}" if stage.name == SCORE else ""
             chain.stage(job, stage, f"{stage.title}{methods}")
         comparison = job.results.of(COMPARE)
-        publish_evaluation(artifacts, job.run.uri, comparison)
+        publish(artifacts, evaluation_in(job.run, comparison))
         answer = " ".join(comparison["answer"])
         facts = {"report": comparison["html"], "answer": answer, "verdict": comparison["verdict"]}
         return f"{answer} Report: {comparison['html']}", {"folder": job.run.uri, **facts}

@@ -11,7 +11,7 @@ from mmpca_dist.jobs.records import PROJECT, REPORT, SOLVE
 
 from .artifacts import Artifacts
 from .flows import Done, TaskChain, flow_of
-from .results import asset, listed, publish_run, short
+from .results import asset, listed, publish, short
 
 if TYPE_CHECKING:
     from mmpca_dist.configuration.schema import RunConfig
@@ -27,8 +27,7 @@ def title(config: RunConfig) -> str:
 def fit_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
     """Class moments in one pass, components by every method, projected rows, a report."""
     from mmpca_dist.jobs.job import open_job
-    from mmpca_dist.jobs.notes import search_rows
-    from mmpca_dist.report.run_page import plan_and_measured
+    from mmpca_dist.results.run_result import result_of
     from mmpca_dist.runs.fit import stages_of
 
     with open_job(config, callbacks) as job:
@@ -41,6 +40,5 @@ def fit_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks) -> D
             words = f"{stage.title}: {listed(methods[stage.name])}" if methods.get(stage.name) else stage.title
             chain.stage(job, stage, words, *made.get(stage.name, ()))
         report, uri = job.results.of(REPORT), job.run.uri
-        plan, searches = plan_and_measured(job.results), search_rows(job.config, job.results)
-        publish_run(artifacts, uri, report, plan, searches)
+        publish(artifacts, result_of(job.run, job.config, job.results))
         return f"Report: {report['html']}", {"folder": uri, "report": report["html"], "models": config.labels}

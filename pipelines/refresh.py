@@ -6,11 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mmpca_dist.jobs.events import Callbacks
-from mmpca_dist.jobs.records import REPORT
 
 from .artifacts import Artifacts
 from .flows import Done, TaskChain, flow_of
-from .results import asset, publish_run, short
+from .results import asset, publish, short
 
 if TYPE_CHECKING:
     from mmpca_dist.configuration.requests import RefreshConfig
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 )
 def refresh_flow(config: RefreshConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
     """Extend the class moments of a finished run by new rows, exactly, and solve its methods again."""
-    from mmpca_dist.jobs.finished_runs import finished, open_run
+    from mmpca_dist.results.run_result import run_result
     from mmpca_dist.runs.refresh import in_words, refresh
 
     makes = [asset(config.output, "model")]
@@ -35,7 +34,7 @@ def refresh_flow(config: RefreshConfig, artifacts: Artifacts, callbacks: Callbac
         rows = [{"data set": entry["name"], "rows": entry["rows"], "address": entry["uri"]} for entry in taken]
         if rows:
             artifacts.show("taken-up", "Data sets that were taken up, in order", table=rows)
-        publish_run(artifacts, folder, finished(open_run(folder), REPORT), [], [])
+        publish(artifacts, run_result(folder))
     kept = [method for method in manifest["methods"] if method not in manifest["left_out"]]
     names = [entry["name"] for entry in taken]
     result = {"folder": folder, "report": manifest["report"], "models": kept, "taken": names}

@@ -7,11 +7,13 @@ import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 from prefect.assets import Asset
 from prefect.assets.core import AssetProperties
 
-from mmpca_dist.jobs.records import CompareRecord, ReportRecord
+from mmpca_dist.jobs.records import ReportRecord
+from mmpca_dist.results.result import Result
 from mmpca_dist.stores import storage
 
 from .artifacts import Artifacts
@@ -70,44 +72,37 @@ def asset(address: str, part: str = "") -> Asset:
 MARKUP = re.compile(r"[\\`*_\[\]<>!|]")
 
 
-def publish_run(
-    artifacts: Artifacts,
-    folder: str,
-    report: ReportRecord,
-    plan: list[tuple[str, str, str]],
-    search: list[tuple[str, str, str]],
-) -> None:
-    """Publish plan versus measured, components, the certificate of a search, and the pictures of a finished run."""
-    from mmpca_dist.runs.outcomes import components_and_legend, lines
-
-    if plan:
-        rows = [{"what": a, "planned": b, "measured": c} for a, b, c in plan]
-        artifacts.show("plan", "The plan and what was used", table=rows)
-    spectra, legend = components_and_legend(folder)
-    artifacts.show("components", legend, table=spectra)
-    if search:
-        proved = "The search for nearest rows of other classes: what it took, and how much is proved"
-        artifacts.show("search", proved, table=[{"what": a, "found": b, "what it means": c} for a, b, c in search])
-    at = shlex.quote(folder)
-    columns = ("method", "components", "share", "leading eigenvalues")
-    printed = [" | ".join(columns), " | ".join("---" for _ in columns)]
-    printed += [" | ".join(_plain(row[name]) for name in columns) for row in spectra]
-    following = [
-        f"mmpca show {at}",
-        f"mmpca transform {at} NEW_ROWS {shlex.quote(folder + '-new')}",
-    ]
-    python = f"from mmpca_dist import load_model\n\nmodel = load_model({folder!r}, {spectra[0]['method']!r})"
-    table = "\n".join(f"| {line} |" for line in printed)
-    _publish_page(artifacts, report, _plain(lines(folder)[0]), table, following, python)
-
-
-def publish_evaluation(artifacts: Artifacts, folder: str, comparison: CompareRecord) -> None:
-    """Publish the verdict, the tables and the pictures of a finished evaluation."""
-    for key, (description, rows) in comparison["tables"].items():
+def publish(artifacts: Artifacts, result: Result) -> None:
+    """Publish what came out of a run or an evaluation: tables, pictures, and a page that says the most of it."""
+    report = cast(ReportRecord, result.report)  # which is written before
+    for key, (description, rows) in result.tables.items():
         artifacts.show(key, _plain(description), table=rows)
-    following = [f"mmpca show {shlex.quote(folder)} --open", *comparison["next"]]
-    answer = "\n\n".join([f"**{_plain(' '.join(comparison['answer']))}**", _plain(comparison["verdict"])])
-    _publish_page(artifacts, comparison, "Evaluation finished", answer, following)
+    images = [base64.b64encode(storage.read_bytes(figure["png"])).decode() for figure in report["figures"]]
+    pictures = [
+        (figure, f"data:image/png;base64,{image}") for figure, image in zip(report["figures"], images, strict=True)
+    ]
+    for figure, url in pictures:
+        artifacts.show(f"figure-{figure['name']}", _plain(figure["title"]), image_url=url)
+    first, *others = result.lead
+    names = list(result.rows[0])
+    lines = [names, ["---"] * len(names), *([_plain(row[name]) for name in names] for row in result.rows)]
+    following = {"See it in a terminal:": f"mmpca show {shlex.quote(result.folder)} --open", **result.next}
+    parts = [
+        f"# {_plain(first)}",
+        *map(_plain, filter(None, [" ".join(others), *result.words])),
+        f"## {_plain(result.title)}",
+        "\n".join(f"| {' | '.join(line)} |" for line in lines),
+        _plain(result.legend),
+        "## Report",
+        _opening(report["html"]),
+        "## Next",
+        *(text for what, command in following.items() for text in (what, _code(command.splitlines()))),
+        "## Notes",
+        "\n".join(f"- {_plain(note)}" for note in result.notes) or "Nothing to note.",
+        *(f"![{_plain(figure['title'])}]({url})" for figure, url in pictures[:1]),
+    ]
+    markdown = "\n\n".join(filter(None, parts)) + "\n"
+    artifacts.show("result", "The result: what came out, the report, and what to type next", markdown=markdown)
 
 
 def publish_result(artifacts: Artifacts, heading: str, said: str, lines: Sequence[str]) -> None:
@@ -124,27 +119,6 @@ def _code(lines: Sequence[str]) -> str:
     """Return lines as Markdown that a person copies; no line ends the block."""
     text = "\n".join(" ".join(line.split()) for line in lines).replace("```", "'''")
     return f"```\n{text}\n```"
-
-
-def _publish_page(
-    artifacts: Artifacts, report: ReportRecord, heading: str, answer: str, following: Sequence[str], python: str = ""
-) -> None:
-    """Publish the pictures of a report; and its answer, how to open it, what to type next, its notes, one picture."""
-    images = [base64.b64encode(storage.read_bytes(figure["png"])).decode() for figure in report["figures"]]
-    pictures = [
-        (figure, f"data:image/png;base64,{image}") for figure, image in zip(report["figures"], images, strict=True)
-    ]
-    for figure, url in pictures:
-        artifacts.show(f"figure-{figure['name']}", _plain(figure["title"]), image_url=url)
-    notes = "\n".join(f"- {_plain(note)}" for note in report["notes"]) or "Nothing to note."
-    in_python = f"In Python:\n\n{_code(python.splitlines())}\n\n" if python else ""
-    first = "".join(f"\n![{_plain(figure['title'])}]({url})\n" for figure, url in pictures[:1])
-    artifacts.show(
-        "result",
-        "The result: what came out, the report, and what to type next",
-        markdown=f"# {heading}\n\n{answer}\n\n## Report\n\n{_opening(report['html'])}\n\n## Next\n\n"
-        f"{_code(following)}\n\n{in_python}## Notes\n\n{notes}\n{first}",
-    )
 
 
 def _opening(page: str) -> str:

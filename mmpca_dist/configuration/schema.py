@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from mmpca_dist.configuration import bundled
 from mmpca_dist.configuration.dataset_section import DatasetConfig
@@ -50,7 +50,41 @@ class ReportConfig(Section):
 
 
 class RunConfig(Section):
-    """A run: which data, which methods, how many components, where to."""
+    """A run: which data, which methods, how many components, where to.
+
+    Attributes are the keys and sections of a configuration; docs/settings.md has all of them, with their defaults.
+
+    Attributes
+    ----------
+    dataset : DatasetConfig
+        The table, and what its columns mean.
+    methods : list of MethodSection
+        Methods with their options and labels.
+    n_components : list of int, or "auto"
+        Numbers of components.
+    standardize : bool, optional
+        Whether columns are divided by their standard deviations.
+    precision : "single" or "double"
+        Of products of rows.
+    class_weight : "balanced" or dict, optional
+        Factors of the classes.
+    solver, project, evaluation, report, compute : sections
+        How eigenvectors are computed, what is projected, how methods are compared, what the page holds, who computes.
+    output : str
+        The folder of the run: a path or fsspec URL.
+
+    Examples
+    --------
+    >>> from mmpca_dist import load_config
+    >>> config = load_config("quickstart", {"output": "runs/mine"})
+    >>> config.dataset.uri, config.labels[:2], config.n_components
+    ('bundled:digits', ['pca', 'm-pca0'], [8, 16])
+    """
+
+    # Forms and editors show the first sentence alone.
+    model_config = ConfigDict(
+        json_schema_extra={"description": "A run: which data, which methods, how many components, where to."}
+    )
 
     dataset: DatasetConfig
     methods: Annotated[list[MethodSetting], BeforeValidator(as_list)] = setting(

@@ -13,7 +13,27 @@ from mmpca_dist.limits import LIMITS
 
 
 class Callback:
-    """Base of progress bars, artifacts and logs: all methods do nothing by default."""
+    """Base of progress bars, artifacts and logs: all methods do nothing by default.
+
+    A run calls them in its own process, ``on_plan`` once and the others as often as they happen.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from mmpca_dist import Callback, run
+    >>> class Stages(Callback):
+    ...     def on_stage_end(self, stage, record, reused):
+    ...         print(stage)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     settings = {"methods": "pca", "n_components": 2, "output": folder, "project": {"methods": []}}
+    ...     _ = run({"dataset": {"uri": "bundled:iris"}, **settings}, [Stages()])
+    count
+    plan
+    reduce
+    solve
+    project
+    report
+    """
 
     def on_cluster(self, dashboard: str) -> None:
         """Take the dashboard's URL of the cluster."""

@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.configuration.schema import Purpose, RunConfig
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, plural
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.counted import Counted
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.inputs import Inputs
 from mmpca_dist.jobs.job import Job, Stage
-from mmpca_dist.jobs.notes import plural
 from mmpca_dist.jobs.stored_arrays import save_fits
 from mmpca_dist.passes.census import notes_on_labels, take_census
 from mmpca_dist.passes.rows import fit_row_maps, spread_sample

@@ -79,6 +79,8 @@ class PrintedTable:
     key: str = ""
     about: str = ""
     """Name and description where the table is published by itself."""
+    brief: int | None = None
+    """How many columns, without small print, are enough where there is little room; by default all."""
 
     @property
     def lines(self) -> Iterator[list[tuple[Heading, Field]]]:
@@ -93,6 +95,10 @@ class PrintedTable:
             {" ".join(filter(None, [c.heading, c.small])): shown.words for c, shown in line if c.kind != "bar"}
             for line in self.lines
         ]
+
+    def texts(self) -> list[dict[str, str]]:
+        """Return a dict of texts for each row, without small print: of the columns that are enough."""
+        return [{column.heading: shown.text for column, shown in line[: self.brief]} for line in self.lines]
 
 
 @dataclass(frozen=True)

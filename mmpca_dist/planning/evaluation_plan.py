@@ -22,7 +22,8 @@ def plan_evaluation(request: RunRequest, evaluation: EvaluationRequest, split: i
     searches = []
     if evaluation.merged:
         cells = parts.counts[0].size
-        scatters = scatters_of_parts(parts, dataset.n_features, request.needs.scatters, evaluation.classifiers.each_scatter)
+        each = evaluation.classifiers.each_scatter
+        scatters = scatters_of_parts(parts, dataset.n_features, request.needs.scatters, each)
         # Moments of the parts and of what trains, and one fit.
         memory += 2 * summary_bytes(cells, dataset.n_features, scatters) + 6 * 8 * dataset.n_features**2
         memory += min(8 * dataset.n_rows * evaluation.width * evaluation.n_held_out, LIMITS.gathered_bytes) * bool(

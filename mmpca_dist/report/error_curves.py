@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,17 +12,18 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
+from mmpca_dist.errors import plural
 from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Cell, Key
-from mmpca_dist.jobs.notes import plural
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures import drawing
-from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, plain
+from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, METHOD_MARKERS, TEN_COLOURS, plain
 from mmpca_dist.pictures.frame import Figure, PagePart, Plot
 from mmpca_dist.pictures.frame import Key as Entry
-from mmpca_dist.report.evaluation_words import MAX_DRAWN, Style, drawn_sizes, guess, label, named, probability, styles
 from mmpca_dist.report.explorer import MARKERS, bk, blank, tools
+from mmpca_dist.results.forms import written
+from mmpca_dist.results.verdict import guess, label, named
 
 WIDE = 8
 """Numbers of components that span more than this factor have a logarithmic axis."""
@@ -31,10 +33,41 @@ LEGEND_LINE, LEGEND_LETTER = 0.6, 0.075
 LONG_NAME = 40
 SPREAD = 0.25
 """Share of the room between two numbers of components over which points are moved apart."""
+MAX_DRAWN = 2
+"""Numbers of components that pictures of single splits and of margins show; of more, the reference's best one."""
 COLOURS = FEW_COLOURS[:MAX_DRAWN]
 LINE = 10.0
 """Points between lines of text above a panel of single splits."""
 MARKER_SIZE = 7
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a method is drawn."""
+
+    colour: str
+    marker: str
+    dashed: bool
+
+
+def styles(evaluation: Evaluation) -> dict[str, Style]:
+    """Return how every method is drawn: the reference in black, all columns in grey, the others by their place."""
+    grey = [method for method in evaluation.methods if method in evaluation.unreduced - {evaluation.reference}]
+    found = {evaluation.reference: Style(INK, "o", False), **dict.fromkeys(grey, Style(FAINT, "None", True))}
+    others = [method for method in evaluation.methods if method not in found]
+    colours = FEW_COLOURS[:-1] if len(others) < len(FEW_COLOURS) else TEN_COLOURS  # the last of the few is black
+    for i, method in enumerate(others):
+        marker = METHOD_MARKERS[i % len(METHOD_MARKERS)]
+        found[method] = Style(colours[i % len(colours)], marker, i >= len(colours))
+    return found
+
+
+def drawn_sizes(evaluation: Evaluation, classifier: str) -> list[int]:
+    """Return up to two numbers of components: all, or that with the reference's lowest mean under a classifier."""
+    sizes, reference = evaluation.n_components, evaluation.reference
+    if len(sizes) <= MAX_DRAWN:
+        return sizes
+    return [min(sizes, key=lambda size: evaluation.cells[reference, size, classifier].summary.mean)]
 
 
 def errors_part(evaluation: Evaluation) -> PagePart:
@@ -256,5 +289,5 @@ def _points(evaluation: Evaluation, key: Key) -> NDArray[np.float64]:
 def _test_words(evaluation: Evaluation, key: Key, has_sizes: bool) -> str:
     test = evaluation.table.sign_test(key, (evaluation.reference, *key[1:]))
     ties = evaluation.cells[key].summary.count - test.untied
-    words = f"{test.wins} : {test.untied - test.wins}, {plural(ties, 'tie')}, {probability(test.p_value)}"
+    words = f"{test.wins} : {test.untied - test.wins}, {plural(ties, 'tie')}, {written('p', test.p_value)}"
     return f"K = {key[1]}: {words}" if has_sizes else words

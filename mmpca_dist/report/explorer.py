@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.frame import Field, Figure, Heading, Key, PagePart, Plot, PrintedTable
-from mmpca_dist.report.method_results import MethodResult, note_of_first, note_of_models
 from mmpca_dist.report.sections.projections import (
     MAX_LETTERS,
     SHADES,
@@ -23,6 +22,7 @@ from mmpca_dist.report.sections.projections import (
     separation,
     separation_words,
 )  # fmt: skip
+from mmpca_dist.results.figures import Figures, note_of_first, note_of_models
 
 bk: Any = models
 """Its annotations tell what models hold, not what they take."""
@@ -69,7 +69,7 @@ def blank(height: int, **options: Any) -> Any:
 
 
 def points_part(
-    methods: Sequence[MethodResult], sample: ProjectedSample | None, dataset: Mapping[str, Any], still: Figure | None
+    methods: Sequence[Figures], sample: ProjectedSample | None, dataset: Mapping[str, Any], still: Figure | None
 ) -> PagePart:
     """Return the rows along any two components of any method, or the reason why there is no such picture."""
     shown = [m for m in methods if sample is not None and m.name in sample.rows and sample.rows[m.name].shape[1]]
@@ -168,7 +168,7 @@ def _points(sample: ProjectedSample, dataset: Mapping[str, Any], keys: Sequence[
     return plot
 
 
-def _explored(method: MethodResult, rows: NDArray, most: int, dataset: Mapping[str, Any]) -> dict[str, Any]:
+def _explored(method: Figures, rows: NDArray, most: int, dataset: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the page's script needs of a method: coordinates, the ranges to show, and loadings."""
     count = min(rows.shape[1], method.size, most)
     columns = np.asarray(rows[:, :count], dtype=np.float64).T
@@ -176,7 +176,7 @@ def _explored(method: MethodResult, rows: NDArray, most: int, dataset: Mapping[s
     return {**_loadings(method, dataset), "coordinates": [packed(column) for column in columns], "ranges": ranges}
 
 
-def _loadings(method: MethodResult, dataset: Mapping[str, Any]) -> dict[str, Any]:
+def _loadings(method: Figures, dataset: Mapping[str, Any]) -> dict[str, Any]:
     directions = method.directions(MAX_COMPONENTS)
     largest = np.argsort(-np.abs(directions), axis=1, kind="stable")[:, :BARS]
     features = np.unique(largest)
@@ -195,7 +195,7 @@ def _names(dataset: Mapping[str, Any], features: Sequence[int] | NDArray) -> lis
     return [f"{name} ({i})" if shown.count(name) > 1 else name for name, i in zip(shown, features, strict=True)]
 
 
-def loadings_part(methods: Sequence[MethodResult], dataset: Mapping[str, Any], first: str) -> list[PagePart]:
+def loadings_part(methods: Sequence[Figures], dataset: Mapping[str, Any], first: str) -> list[PagePart]:
     """Return what components are made of: bars of any component, and a table of the first of each method.
 
     The bars begin with the method ``first``.
@@ -226,7 +226,7 @@ def loadings_part(methods: Sequence[MethodResult], dataset: Mapping[str, Any], f
     return [PagePart("loadings", "What the components are made of", plots=[one], tables=[table])]
 
 
-def _listed(method: MethodResult, dataset: Mapping[str, Any]) -> list[list[Field | str]]:
+def _listed(method: Figures, dataset: Mapping[str, Any]) -> list[list[Field | str]]:
     rows: list[list[Field | str]] = []
     for k, direction in enumerate(method.directions(LISTED)):
         largest = [i for i in np.argsort(-np.abs(direction), kind="stable")[:LISTED_FEATURES] if direction[i]]

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -15,17 +14,15 @@ from typing import Any
 import jinja2
 from bokeh.core.types import ID
 from bokeh.embed import json_item
-from dask.utils import format_time
 
-from mmpca_dist.jobs.notes import plural
+from mmpca_dist.errors import plural
 from mmpca_dist.jobs.records import ReportRecord
 from mmpca_dist.pictures.frame import Figure, Heading, PagePart, Plot, PrintedTable
+from mmpca_dist.results.forms import written
+from mmpca_dist.results.result import CONFIG
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.column_faults import gaps_by_column
 
-CONFIG = "report/config.yaml"
-"""The configuration of a run, for further commands."""
-DASH = "\N{EN DASH}"
 ABOUT_TIMES = (
     "What each stage took, {} together. Not counted are the start of the command and of servers, the conversion of "
     "text, this report, and what was done of a stage before it was broken off."
@@ -58,9 +55,9 @@ def page(
         lstrip_blocks=True,
         finalize=_printable,
     )
-    seconds = format_time(sum(stages.values()))
+    seconds = written("time", sum(stages.values()))
     timed = [Heading("stage"), Heading("time", "number"), Heading("", "bar")]
-    rows = zip(stages, map(format_time, stages.values()), bars(stages.values()), strict=True)
+    rows = zip(stages, (written("time", seconds) for seconds in stages.values()), bars(stages.values()), strict=True)
     classes = _classes(dataset, opens_classes)
     run = PagePart("run", "The run", [ABOUT_TIMES.format(seconds)], tables=[PrintedTable(timed, list(rows))])
     return environment.get_template("page.html").render(
@@ -112,16 +109,6 @@ def _renumbered(value: Any, name: str, known: dict[str, str]) -> Any:
     }
 
 
-def config_in(folder: str) -> str:
-    """Return the file of a run's configuration as commands name it."""
-    return shlex.quote(storage.join(folder, CONFIG)) if storage.is_local(folder) else "my.yaml"
-
-
-def about_config(folder: str) -> str:
-    """Return what commands mean by my.yaml, where they name it."""
-    return "" if storage.is_local(folder) else " (my.yaml is the configuration of this run)"
-
-
 def write_page(folder: str, html: str, figures: Sequence[Figure], config: str) -> ReportRecord:
     """Write ``report/index.html``, the pictures and the configuration below a folder, and return where they are."""
     outputs = ["report/index.html", *(f"report/{figure.name}.png" for figure in figures)]
@@ -164,7 +151,7 @@ def _gaps(dataset: Mapping[str, Any]) -> list[PagePart]:
         return []
     shown = worst[:MAX_CLASSES]
     rows = [
-        (name, f"{count:,}", f"{count / dataset['n_rows']:.1%}", length)
+        (name, f"{count:,}", written("share", count / dataset["n_rows"]), length)
         for (name, count), length in zip(shown, bars(count for _, count in shown), strict=True)
     ]
     about = (
@@ -189,7 +176,7 @@ def _classes(dataset: Mapping[str, Any], opens: bool) -> PrintedTable:
     columns = [Heading("no.", "number"), Heading(outcome), *(Heading(name, "number") for name in numbers)]
     rows = [
         (str(i), names[i], f"{counts[i]:,}", *([f"{weights[i]:,.6g}"] if weights else []),
-         f"{100 * amounts[i] / total:.1f}%", lengths[i])
+         written("share", amounts[i] / total), lengths[i])
         for i in listed
     ]  # fmt: skip
     return PrintedTable(

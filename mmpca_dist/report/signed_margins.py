@@ -1,115 +1,37 @@
-"""Margins of an evaluation: signed distances to a hyperplane, before and after projection."""
+"""Pictures of the margins of an evaluation: signed distances to a hyperplane, before and after projection."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from mmpca_dist.evaluation.margins import QUANTILES
+from mmpca_dist.errors import plural
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Key
-from mmpca_dist.jobs.notes import plural
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import BEFORE, FEW_COLOURS, INK, plain
-from mmpca_dist.pictures.frame import Field, Figure, Heading, PagePart, PrintedTable
-from mmpca_dist.report.evaluation_words import ALL_COLUMNS, MAX_DRAWN, drawn_sizes, label
-from mmpca_dist.report.pages import DASH
+from mmpca_dist.pictures.frame import Figure
+from mmpca_dist.report.error_curves import MAX_DRAWN, drawn_sizes
+from mmpca_dist.results.forms import written
+from mmpca_dist.results.margins import SignedMargins, signed_margins
+from mmpca_dist.results.verdict import label
 
-MARGIN_WORDS = (
-    "What the methods named after the margin seek to keep is the distance between the classes. Here it is measured: "
-    "how far rows are from the hyperplane of a linear classifier, negative where they are on the wrong side.",
-    "In the tables, the smallest signed distance, and below it the Wasserstein-1 distance between the signed distances "
-    "after projection and those in the original columns; means over the splits.",
-)
 AFTER = FEW_COLOURS[:MAX_DRAWN]
 BARS = 48
 TALLEST = 2.2
 """Outlines are cut at so many times the height of the highest bar of the original columns."""
 
 
-@dataclass(frozen=True)
-class SignedMargins:
-    """Margins of one method, number of components and classifier, over the splits."""
-
-    n_components: int
-    minimum: float  # here and below, means over the splits
-    median: float
-    wasserstein: float  # distance from the signed distances in the original columns
-    records: list[dict[str, Any]]  # one for each split
-
-    @classmethod
-    def of(cls, records: list[dict[str, Any]]) -> SignedMargins:
-        """Return the means over the splits."""
-        return cls(
-            records[0]["n_components"],
-            minimum=float(np.mean([record["minimum"] for record in records])),
-            median=float(np.mean([record["quantiles"][QUANTILES.index(50)] for record in records])),
-            wasserstein=float(np.mean([record["wasserstein"] for record in records])),
-            records=records,
-        )
-
-    def reach(self) -> tuple[float, float]:
-        """Return the distances between which 98% of the rows are, in the splits where that is widest."""
-        quantiles = np.array([record["quantiles"] for record in self.records])
-        return float(quantiles[:, 0].min()), float(quantiles[:, -1].max())
-
-    def shares(self, edges: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the share of all rows in each bar; within the bars of a record, rows count as spread evenly."""
-        below, total = np.zeros(len(edges)), 0
-        for record in self.records:
-            counts = np.asarray(record["histogram"])
-            low, high = record["edges"]
-            # Equal distances make a bar without width.
-            own = np.linspace(low, high if high > low else np.nextafter(low, np.inf), len(counts) + 1)
-            below += np.interp(edges, own, np.concatenate([[0], np.cumsum(counts)]))
-            total += int(counts.sum())
-        return np.diff(below) / max(total, 1)
-
-
-def signed_margins(evaluation: Evaluation) -> dict[Key, SignedMargins]:
-    """Return the margins by method (``""`` for the original columns), number of components and classifier."""
-    grouped: dict[Key, list[dict[str, Any]]] = {}
-    for record in evaluation.margins:
-        grouped.setdefault((record["method"], record["n_components"], record["classifier"]), []).append(record)
-    return {key: SignedMargins.of(records) for key, records in grouped.items()}
-
-
-def margins_part(evaluation: Evaluation) -> list[PagePart]:
-    """Return the pictures and tables of margins, where there are any."""
+def margin_pictures(evaluation: Evaluation) -> list[Figure]:
+    """Return a picture of the margins under each classifier that has any."""
     margins_of = signed_margins(evaluation)
-    classifiers = list(dict.fromkeys(name for _, _, name in margins_of))
+    classifiers = dict.fromkeys(name for _, _, name in margins_of)
     drawn = (_picture(evaluation, margins_of, name, number) for number, name in enumerate(classifiers, 1))
-    tables = [_table(evaluation, margins_of, name, number) for number, name in enumerate(classifiers, 1)]
-    figures = [figure for figure in drawn if figure is not None]
-    return [PagePart("signed-margins", "Margins", MARGIN_WORDS, figures, tables)] if tables else []
-
-
-def _table(evaluation: Evaluation, margins_of: dict[Key, SignedMargins], classifier: str, number: int) -> PrintedTable:
-    sizes = sorted({size for method, size, name in margins_of if method and name == classifier})
-    rows = [
-        [Field(ALL_COLUMNS, [f"{before.n_components} columns"]), *[Field(f"{before.minimum:.3g}", [DASH])] * len(sizes)]
-        for (method, _, name), before in margins_of.items()
-        if not method and name == classifier
-    ]
-    for method in evaluation.reducing:
-        margins = [margins_of.get((method, size, classifier)) for size in sizes]
-        if any(margins):
-            cells = [Field(f"{m.minimum:.3g}", [f"{m.wasserstein:.3g}"]) if m else Field(DASH) for m in margins]
-            rows.append([Field(title_of(method), [method]), *cells])
-    title = label(evaluation, classifier)
-    return PrintedTable(
-        [Heading("method", "head"), *(Heading(f"K = {size}", "error") for size in sizes)],
-        rows,
-        title,
-        key=f"margins-{number}",
-        about=f"Smallest margin and Wasserstein-1 distance from the original columns: {title}",
-    )
+    return [figure for figure in drawn if figure is not None]
 
 
 def _picture(
@@ -145,8 +67,11 @@ def _picture(
     drawing.legend_below(sheet, list(handles.values()), list(handles))
     title = f"Margins: {label(evaluation, classifier)}"
     caption = _caption(evaluation, list(after), sizes)
-    medians = ", ".join(f"{title_of(method)} {margins[-1].median:.3g}" for method, margins in after.items())
-    seen = f"Median signed distances: original columns {before.median:.3g}, {medians}, with {sizes[-1]} components."
+    medians = ", ".join(
+        f"{title_of(method)} {written('margin', margins[-1].median)}" for method, margins in after.items()
+    )
+    original = written("margin", before.median)
+    seen = f"Median signed distances: original columns {original}, {medians}, with {sizes[-1]} components."
     return drawing.figure(f"signed-margins-{number}", title, caption, sheet, seen)
 
 

@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 from scipy.linalg import subspace_angles
 
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, plural
 from mmpca_dist.evaluation.comparisons import corrected_t_test, holm
 from mmpca_dist.evaluation.tables import REGRESSION, Cell, Counts, ErrorTable
 from mmpca_dist.finite import or_none
 from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
-from mmpca_dist.jobs.finished_runs import LEADING, finished, load_model, open_run, solved_methods
-from mmpca_dist.jobs.notes import plural
+from mmpca_dist.jobs.finished_runs import finished, load_model, open_run, solved_methods
 from mmpca_dist.jobs.records import COMPARE, COUNT, SOLVE
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import METHODS
-from mmpca_dist.runs.outcomes import share_of, stored_table
+from mmpca_dist.results.figures import figures
+from mmpca_dist.results.forms import written
+from mmpca_dist.results.stored import stored_table
 from mmpca_dist.stores import storage
 
 NOT_SPLITTING = {"classifiers", "reference", "margins", "published"}
@@ -45,6 +46,32 @@ class Comparison:
     results: list[dict[str, Any]]
     """A row for each method, or for each cell of evaluations in percent; None for what a run lacks."""
     notes: list[str]
+
+    def tables(self) -> dict[str, list[dict[str, str]]]:
+        """Return the rows of what differs as texts, by title; of runs a row for each method of each run."""
+        if self.content == "evaluation":
+            results = {
+                "Errors in percent": [{name: _text("error", x) for name, x in row.items()} for row in self.results]
+            }
+        else:
+            results = {"Methods": [self._of_run(row, letter) for row in self.results for letter in self.runs]}
+        settings = [{name: _text("setting", value) for name, value in row.items()} for row in self.settings]
+        return {"Settings that differ": settings, **results}
+
+    def _of_run(self, row: Mapping[str, Any], letter: str) -> dict[str, str]:
+        kinds = {"components": "count", "share": "share", "eigenvalues": "eigenvalue", "angles": "principal angle"}
+        numbers = {name: _text(kind, row.get(f"{name} {letter}")) for name, kind in kinds.items()}
+        return {"method": row["method"], "run": letter, **numbers}
+
+
+def _text(kind: str, value: Any) -> str:
+    """Return a value in words, a list of such, or a number as its kind is written; a dash for what there is not."""
+    if isinstance(value, list):
+        return ", ".join(_text(kind, each) for each in value)
+    if isinstance(value, dict):
+        options = ", ".join(f"{name}: {each}" for name, each in value.items() if name != "name")
+        return f"{value['name']} ({options})" if "name" in value else options
+    return written(kind, value) if value is None or isinstance(value, float) else str(value)
 
 
 def compare_runs(outputs: Sequence[str]) -> list[Comparison]:
@@ -109,15 +136,16 @@ def _of_runs(runs: Mapping[str, RunDirectory]) -> tuple[list[dict[str, Any]], li
         letter: sorted(solved_methods(run, finished(run, SOLVE)["models"]), key=run.config.labels.index)
         for letter, run in runs.items()
     }
+    sections = {(letter, one.label): one for letter, run in runs.items() for one in run.config.methods}
     rows = []
     for label in dict.fromkeys(label for each in labels.values() for label in each):
         models = {letter: load_model(run.uri, label) for letter, run in runs.items() if label in labels[letter]}
+        found = {letter: figures(model, sections[letter, label]) for letter, model in models.items()}
         row: dict[str, Any] = {"method": label}
-        row |= {f"components {letter}": models[letter].fitted().used if letter in models else None for letter in runs}
+        row |= {f"components {letter}": found[letter].n_components if letter in found else None for letter in runs}
         for letter in runs:
-            model = models.get(letter)
-            row[f"share {letter}"] = None if model is None else or_none(share_of(model))
-            values = [] if model is None else np.ravel(model.eigenvalues_)[:LEADING].tolist()
+            values = found[letter].leading_eigenvalues if letter in found else []
+            row[f"share {letter}"] = or_none(found[letter].share) if letter in found else None
             row[f"eigenvalues {letter}"] = list(map(or_none, values)) or None
         row |= {f"angles {letter}": _angles(models.get("A"), models.get(letter)) for letter in runs if letter != "A"}
         rows.append(row)

@@ -25,7 +25,6 @@ from mmpca_dist.jobs.events import Callback, told
 from mmpca_dist.jobs.first_stages import COUNT, look_ahead, map_stages, planned, request_of
 from mmpca_dist.jobs.inputs import held_out_in_words, note_on_many, notes_on_parts
 from mmpca_dist.jobs.job import Job, Stage, open_job, run_stage
-from mmpca_dist.jobs.notes import goes_by_scatter, note_ahead
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.all_columns import METHOD
 from mmpca_dist.methods.base.registry import title_of
@@ -34,6 +33,7 @@ from mmpca_dist.planning.evaluation_plan import plan_evaluation
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.predictors.classifiers import is_from_moments
 from mmpca_dist.predictors.fits import GRID, choose_C
+from mmpca_dist.results.notes import goes_by_scatter, note_ahead
 from mmpca_dist.runs import evaluation_scores
 from mmpca_dist.runs.evaluation_scores import SplitRecords
 from mmpca_dist.runs.outcomes import FinishedEvaluation

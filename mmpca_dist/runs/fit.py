@@ -20,15 +20,6 @@ from mmpca_dist.jobs.events import Callback, told
 from mmpca_dist.jobs.finished_runs import save_model, statistics_of, without_components
 from mmpca_dist.jobs.first_stages import COUNT, look_ahead, map_stages, planned, request_of
 from mmpca_dist.jobs.job import Job, Stage, open_job, run_stage
-from mmpca_dist.jobs.notes import (
-    dominant_columns_of,
-    leakage_note,
-    method_notes,
-    note_ahead,
-    plural,
-    shared_notes,
-    small_share_note,
-)
 from mmpca_dist.jobs.run_needs import SEARCH, SWEEP, SharedPass, run_needs
 from mmpca_dist.jobs.stored_arrays import save_statistics
 from mmpca_dist.limits import COMPONENT_COUNTS
@@ -37,6 +28,15 @@ from mmpca_dist.neighbors.options import Search
 from mmpca_dist.passes.scratch import open_scratch
 from mmpca_dist.planning.evaluation_plan import plan_evaluation
 from mmpca_dist.planning.plan import Plan
+from mmpca_dist.results.notes import (
+    dominant_columns_of,
+    leakage_note,
+    method_notes,
+    note_ahead,
+    plural,
+    shared_notes,
+    small_share_note,
+)
 from mmpca_dist.runs import evaluation_scores
 from mmpca_dist.runs.outcomes import FinishedRun
 from mmpca_dist.runs.pilots import planned_by_pilot
@@ -231,8 +231,8 @@ def _solve(job: Job) -> records.SolveRecord:
 
 
 def _report(job: Job) -> records.ReportRecord:
-    from mmpca_dist.report.method_results import SolvedRun
     from mmpca_dist.report.run_page import write_report
+    from mmpca_dist.results.run_result import SolvedRun
 
     record = write_report(SolvedRun(job.run, job.config, job.inputs.table, job.results))
     return {**record, "carried": job.config.report.columns}

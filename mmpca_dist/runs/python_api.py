@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import dask
 import numpy as np
@@ -30,6 +30,7 @@ from mmpca_dist.passes.dask_rows import whole_rows
 from mmpca_dist.runs import evaluate as evaluating
 from mmpca_dist.runs import refresh as refreshing
 from mmpca_dist.runs import transform as transforming
+from mmpca_dist.runs.evaluate_settings import EvaluateSettings
 from mmpca_dist.runs.outcomes import FinishedEvaluation, FinishedRun, TransformedRows
 from mmpca_dist.runs.projection import CHECKED
 from mmpca_dist.stores import storage, zarr_stores
@@ -54,7 +55,7 @@ SECTIONS = {"evaluation": EvaluationConfig.model_fields, "dataset": DatasetConfi
 def evaluate(
     data: Any, y: Any = None, *,
     folder: str | os.PathLike | None = None, callbacks: list[Callback] | None = None, client: Any = None,
-    **settings: Any,
+    **settings: Unpack[EvaluateSettings],
 ) -> FinishedEvaluation:  # fmt: skip
     """Compare methods, and numbers of components, on rows that are held out.
 
@@ -105,15 +106,16 @@ def evaluate(
         return evaluating.evaluate(config, callbacks, client)
     if "sample_weight" in settings:
         raise InputError("Weights of rows are a column of X: evaluate(X.assign(w=weights), y, weight='w').")
+    given: dict[str, Any] = dict(settings)
     with ExitStack() as stack:
         here = stack.enter_context(tempfile.TemporaryDirectory(prefix="mmpca-")) if folder is None else folder
         output = storage.normalize(str(here))
         content: dict[str, Any] = {**USUAL, "output": output, "evaluation": {}}
         content["dataset"] = _stored_rows(data, y, storage.join(output, "rows"))
         for name in ("cv", "splits"):
-            if name in settings and not isinstance(settings[name], str):
-                settings |= _split_by(settings.pop(name), X=data, y=y, folder=storage.join(output, "rows"))
-        for name, value in settings.items():
+            if name in given and not isinstance(given[name], str):
+                given |= _split_by(given.pop(name), X=data, y=y, folder=storage.join(output, "rows"))
+        for name, value in given.items():
             section, _, key = name.rpartition(".")
             section = section or next((each for each, fields in SECTIONS.items() if name in fields), "")
             (content.setdefault(section, {}) if section else content)[key] = value

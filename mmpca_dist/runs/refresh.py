@@ -13,7 +13,7 @@ import numpy as np
 from mmpca_dist.configuration.requests import RefreshConfig
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.eigen.needs import Needs
-from mmpca_dist.errors import AccessError, MmpcaError, OutputError
+from mmpca_dist.errors import AccessError, MmpcaError, OutputError, plural
 from mmpca_dist.faults import Fault, render, showing
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import compute_on, open_scheduler, refuse_private
@@ -24,7 +24,6 @@ from mmpca_dist.jobs.finished_runs import counted, finished, fits_of, is_whole, 
 from mmpca_dist.jobs.first_stages import resources_of
 from mmpca_dist.jobs.inputs import Inputs, readable_rows
 from mmpca_dist.jobs.job import Job, Stage, run_stage, sizes_of
-from mmpca_dist.jobs.notes import plural
 from mmpca_dist.passes.census import check_missing_labels, count_labels
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler, Threads

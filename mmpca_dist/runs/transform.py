@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from mmpca_dist.configuration.dataset_section import DatasetConfig
 from mmpca_dist.configuration.requests import TransformConfig
 from mmpca_dist.eigen.needs import Needs

@@ -47,6 +47,16 @@ class ClassMoments:
         What stands behind the columns of widened rows, in moments that are yet to be adjusted.
     targets : TargetSums or None
         What is known of numbers to predict, which have a single class; None of classes.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mmpca_dist import class_moments
+    >>> X, y = load_iris(return_X_y=True)
+    >>> first, second = class_moments(X[::2], y[::2]), class_moments(X[1::2], y[1::2])
+    >>> both = first.merge(second)
+    >>> both.sizes.tolist(), both.means.shape, both.scatters.shape
+    ([50, 50, 50], (3, 4), (3, 4, 4))
     """
 
     classes: NDArray

@@ -23,12 +23,12 @@ from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
-from mmpca_dist.report.method_results import SolvedRun
 from mmpca_dist.report.run_page import report_contents
 from mmpca_dist.report.sections.choice import tried
+from mmpca_dist.results.run_result import SolvedRun
+from mmpca_dist.results.stored import result_in
 from mmpca_dist.runs import evaluate as stages
 from mmpca_dist.runs import evaluation_scores
-from mmpca_dist.runs.outcomes import lines
 from mmpca_dist.stores import storage
 
 METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "fisher", "hsic", "lol", "fisher-score", "random-projection"]
@@ -184,7 +184,7 @@ def test_what_the_record_says(no_report, tmp_path):
         np.testing.assert_allclose(found["standard_errors"], deviation * np.sqrt(1 / 5 + 1 / 4), rtol=1e-12)
     words = "(one-standard-error rule, lda, 5 folds)"
     assert results["choose"]["found"] == [f"pca: 3 components {words}", f"fisher: {fisher['chosen']} component {words}"]
-    assert lines(str(tmp_path / "out"))[1].endswith("the one-standard-error rule, lda, 5 folds")
+    assert result_in(str(tmp_path / "out")).words[0].endswith("the one-standard-error rule, lda, 5 folds")
     assert not recorder.notes, "nobody asked for more components than there are"
     events = [json.loads(line) for line in (tmp_path / "out" / "events.jsonl").read_text().splitlines()]
     assert any(e["event"] == "stage-end" and e.get("found") == record["found"] for e in events)
@@ -298,7 +298,7 @@ def test_a_refreshed_run_keeps_the_numbers_that_were_chosen(no_report, tmp_path)
         assert list(manifest["left_out"]) == ["m-pca1b"]
         for method in manifest["methods"]:
             assert len(load_model(str(tmp_path / "live"), method).components_) == taken[method]
-    assert lines(str(tmp_path / "live"))[1] == lines(str(tmp_path / "base"))[1]
+    assert result_in(str(tmp_path / "live")).words[0] == result_in(str(tmp_path / "base")).words[0]
 
 
 def test_it_works_on_an_object_store_url(no_report):

@@ -21,7 +21,7 @@ from sklearn.naive_bayes import GaussianNB
 from mmpca_dist.evaluation import scorers, scores
 from mmpca_dist.evaluation.comparisons import SignTest, Summary, corrected_t_test, holm
 from mmpca_dist.evaluation.tables import ErrorTable, cells_table, classes_table
-from mmpca_dist.report.error_tables import class_table
+from mmpca_dist.results.error_tables import class_table
 
 N_ROWS = 100
 
@@ -244,4 +244,4 @@ def test_tables_have_means_over_splits_that_hold_out_rows_of_a_class():
     table = class_table(made)
     best = ["M-PCA2 with 8 components under linear SVM, C = 0.1", "PCA with 8 components under linear SVM, C = 0.1"]
     assert [column.heading for column in table.columns] == ["class", "rows", *best]
-    assert table.rows[1:] == [["class 1", "117", "75.0", "75.0"], ["class 2", "117", *["\N{EN DASH}"] * 2]]
+    assert table.rows[1:] == [["class 1", "117", "75.0", "75.0"], ["class 2", "117", *["-"] * 2]]

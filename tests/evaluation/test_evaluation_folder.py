@@ -16,9 +16,9 @@ from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.jobs.job import open_job
+from mmpca_dist.results.stored import result_in
 from mmpca_dist.runs.evaluate import evaluate
 from mmpca_dist.runs.listing import clean, find_runs
-from mmpca_dist.runs.outcomes import comparison
 from mmpca_dist.stores.lease import held
 from mmpca_pipelines.cli import cli
 
@@ -52,7 +52,7 @@ def test_both_stand_side_by_side_and_are_listed_shown_and_cleaned(order, config)
     states = [(state.uri, state.state) for state in find_runs(config.output)]
     assert states == [(config.output, "finished"), (below, "finished")]
     assert load_model(config.output, "pca").components_.shape == (2, 4)
-    assert comparison(below)["verdict"] in shown("show", below).replace("\n", "")
+    assert result_in(below).words[0] in shown("show", below).replace("\n", "")
     assert f"Evaluation: mmpca show {below}" in shown("show", config.output)
     assert [cleaned.uri for cleaned in clean(config.output)] == [config.output, below]
     assert contents(config.output) == after
@@ -60,7 +60,7 @@ def test_both_stand_side_by_side_and_are_listed_shown_and_cleaned(order, config)
 
 def test_an_evaluation_alone_is_shown_by_the_output_of_its_configuration(config):
     evaluate(config)
-    assert comparison(f"{config.output}/evaluation")["verdict"][:60] in shown("show", config.output)
+    assert result_in(f"{config.output}/evaluation").words[0][:60] in shown("show", config.output)
     with pytest.raises(InputError, match="There is no run in"):
         load_model(config.output, "pca")
 

@@ -11,6 +11,9 @@ from mmpca_dist.evaluation.tables import ErrorTable
 CLASSIFIERS = {"svm": "linear SVM, C = 0.1", "logistic": "logistic regression, C = 1", "fisher": "Fisher"}
 
 
+FOUR = {**CLASSIFIERS, "naive-bayes": "naive Bayes"}
+
+
 def counted(method, size, classifier, split):
     """Errors that fall with the components and with the method's place, and differ from split to split."""
     return max(0, 30 - 3 * method - size // 2 + 4 * classifier + (7 * split + 3 * method) % 5)
@@ -54,6 +57,12 @@ def margin(method, size, classifier, split, place):
         "histogram": np.histogram(distances, 20, (low, high))[0].tolist(), "edges": [low, high],
         "wasserstein": 0.15 * place,
     }  # fmt: skip
+
+
+def flat_margins():
+    """All rows at one distance, in either of two splits: bars without width."""
+    one = {**margin("pca", 2, "svm", 0, 0), "edges": [1.0, 1.0], "quantiles": [1.0] * 7, "minimum": 1.0}
+    return [{**one, "split": split, "method": method} for split in (0, 1) for method in ("", "pca", "m-pca0")]
 
 
 def evaluation(

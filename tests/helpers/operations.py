@@ -67,6 +67,22 @@ def artifacts_of(state):
     return {one.key: one.data for one in sorted(found, key=lambda one: one.created)}
 
 
+def tasks_of(state, least=1):
+    """Return a flow run, and its task runs in order, of which there are at least so many once the server has them."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+
+    own = FlowRunFilter(id=FlowRunFilterId(any_=[state.state_details.flow_run_id]))
+    with get_client(sync_client=True) as client:
+
+        def known():
+            tasks = client.read_task_runs(flow_run_filter=own)  # the server gets them as events
+            return len(tasks) >= least and all(one.state.is_final() for one in tasks) and tasks
+
+        tasks = wait_for(known, 60)
+        return client.read_flow_run(state.state_details.flow_run_id), sorted(tasks, key=lambda one: one.start_time)
+
+
 class Operations:
     """The commands and the API of a server at work; ``home`` is its PREFECT_HOME, ``folder`` where runs go.
 

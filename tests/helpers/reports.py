@@ -14,11 +14,12 @@ from PIL import Image
 
 from mmpca_dist.methods.base.registry import METHODS, Method
 from mmpca_dist.models.bayesian_margin.pictures import Evidence
-from mmpca_dist.report.method_results import MethodResult
-from mmpca_dist.report.run_page import ReportContents
 from mmpca_dist.report.sections.pair_margins import PairMargins
 from mmpca_dist.report.sections.projections import ProjectedSample
 from mmpca_dist.report.sections.reconstructions import Reconstructions
+from mmpca_dist.results.figures import Figures
+from mmpca_dist.results.method_tables import methods_table
+from mmpca_dist.results.run_result import RunResult, certificate_table
 
 VOID = {"meta", "img", "br", "input"}
 
@@ -34,7 +35,7 @@ def method_result(name="pca", d=5, k=3, **changes):
     rng = np.random.default_rng(sum(name.encode()))
     components = np.linalg.qr(rng.standard_normal((d, min(k, d))))[0].T
     eigenvalues = np.geomspace(1, 0.1, len(components))
-    result = MethodResult(
+    result = Figures(
         name=name,
         title=name.upper(),
         method=dataclasses.replace(METHODS["pca"], **{key: changes.pop(key) for key in OF_METHOD & changes.keys()}),
@@ -88,16 +89,20 @@ def report_contents(
     projected=None,
     sample_codes=None,
     data=None,
+    certificates=None,
     **changes,
 ):
-    """Return made-up contents; ``data`` is of sections beside that of projected rows."""
+    """Return made-up contents; ``data`` is of sections beside that of projected rows, ``certificates`` rows by name."""
+    certificates = {"plan": [("peak memory", "40 MiB", "38 MiB")]} if certificates is None else certificates
     methods = [method_result("pca"), method_result("m-pca0")] if methods is None else methods
     classes = ["ant", "bee", "cat"] if classes is None else classes
     codes = np.arange(rows) % len(classes)
     rng = np.random.default_rng(1)
     d = methods[0].components.shape[1]
     X = rng.standard_normal((rows, d)) + codes[:, None]
-    contents = ReportContents(
+    contents = RunResult(
+        table=methods_table(methods),
+        certificates=[certificate_table(name, lines) for name, lines in certificates.items()],
         dataset={
             "uri": "s3://bucket/table.zarr",
             "n_rows": rows,
@@ -118,7 +123,6 @@ def report_contents(
             ),
             **(data or {}),
         },
-        certificates={"plan": [("passes over the rows", "2", "2"), ("peak memory", "40 MiB", "38 MiB")]},
         stages={"moments": 1.25, "solve": 75.0},
         config_yaml="methods: [pca]\nn_components: [3]\n",
         versions={"numpy": "2.1"},

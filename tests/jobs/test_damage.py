@@ -16,7 +16,7 @@ from helpers.tables import make_config
 
 from mmpca_dist import load_model, load_moments, open_dataset, run
 from mmpca_dist.errors import DamageError, MmpcaError
-from mmpca_dist.runs import outcomes
+from mmpca_dist.results.stored import result_in
 from mmpca_dist.runs.listing import clean, find_runs
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.storage import from_json
@@ -63,9 +63,8 @@ class Finished:
 
 
 def show(found):
-    output, report = found.output, outcomes.report_of(found.output)
-    shown = None if report is None else (report["html"], report.get("notes"))
-    return [outcomes.lines(output), outcomes.components_and_legend(output)[0], shown]
+    result = result_in(found.output)
+    return [result.lead, result.words, result.rows, result.report and (result.report["html"], result.notes)]
 
 
 def models(found):

@@ -11,7 +11,7 @@ from helpers.tables import labelled
 from mmpca_dist import class_moments, load_model, run
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.maximum_margin_criterion import MaximumMarginCriterion
-from mmpca_dist.runs.outcomes import components_and_legend
+from mmpca_dist.results.stored import result_in
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -83,7 +83,7 @@ def test_the_summary_of_a_negative_criterion(tmp_path):
     np.savez(tmp_path / "rows.npz", X=X, y=y)
     output = str(tmp_path / "out")
     run({"dataset": {"uri": str(tmp_path / "rows.npz")}, "methods": "mmc", "n_components": 1, "output": output})
-    (row,) = components_and_legend(output)[0]
+    (row,) = result_in(output).rows
     assert float(row["leading eigenvalues"]) < -0.5 and 0 <= float(row["residual"]) < 1e-12
     assert row["share"] == "-"
     assert (tmp_path / "out" / "report" / "index.html").exists()

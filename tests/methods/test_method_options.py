@@ -11,8 +11,8 @@ from mmpca_dist import MarginPCA, RidgeDirections, load_model, run
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import ConfigError
 from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.results.stored import result_in
 from mmpca_dist.runs.evaluate import evaluate
-from mmpca_dist.runs.outcomes import components_and_legend, error_rows, lines
 
 X, Y = labelled(240, 5, 3, seed=21)
 
@@ -37,7 +37,8 @@ def test_a_method_with_two_values_of_an_option_is_two_rows_of_every_table(tmp_pa
     methods = ["pca", {"name": "ridge", "alpha": 1}, {"name": "ridge", "alpha": 1e4, "label": "ridge-1e4"}]
     output = str(tmp_path / "out")
     run(settings(output, dataset=rows, methods=methods, precision="double", project={"methods": ["ridge-1e4"]}))
-    table, legend = components_and_legend(output)
+    result = result_in(output)
+    table, legend = result.rows, result.legend
     assert [row["method"] for row in table] == ["pca", "ridge", "ridge-1e4"]
     assert "ridge, ridge-1e4: variance of the class indicators" in legend
     for label, alpha in (("ridge", 1), ("ridge-1e4", 1e4)):
@@ -46,7 +47,12 @@ def test_a_method_with_two_values_of_an_option_is_two_rows_of_every_table(tmp_pa
     made = through(output, rows["uri"], f"{output}-new")
     assert [place.rsplit("/", 1)[1] for place in made["outputs"]] == ["pca.zarr", "ridge.zarr", "ridge-1e4.zarr"]
     evaluate(settings(output, dataset=rows, methods=methods, evaluation={"classifiers": ["lda"]}))
-    assert {row["method"] for row in error_rows(f"{output}/evaluation")} == {"pca", "ridge", "ridge-1e4", "all-columns"}
+    assert {row["method"] for row in result_in(f"{output}/evaluation").rows} == {
+        "pca",
+        "ridge",
+        "ridge-1e4",
+        "all-columns",
+    }
 
 
 @pytest.mark.usefixtures("no_report")
@@ -60,7 +66,7 @@ def test_each_way_of_pairing_has_a_search_and_medians_of_its_own(tmp_path, rows,
     ]  # fmt: skip
     output = str(tmp_path / "out")
     run(settings(output, dataset=rows, methods=methods, precision="double"))
-    assert [line.split(":")[0] for line in lines(output)[1:]] == [
+    assert [line.split(":")[0] for line in result_in(output).words] == [
         "search of m-pca2-one-vs-rest", "search of m-pca2-one-vs-one",
     ]  # fmt: skip
     for pairing in pairings:
@@ -70,11 +76,11 @@ def test_each_way_of_pairing_has_a_search_and_medians_of_its_own(tmp_path, rows,
             assert largest_angle(found.components_, naive.eigenpairs(S)[1][:, :2]) < 1e-6
     evaluation = {"classifiers": ["lda"], "margins": False, **({"folds": 3} if merged else {"splits": "shares"})}
     evaluate(settings(output, dataset=rows, methods=methods, n_components=[2], evaluation=evaluation))
-    together = {row["method"]: row["lda"] for row in error_rows(f"{output}/evaluation")}
+    together = {row["method"]: row["lda"] for row in result_in(f"{output}/evaluation").rows}
     for one in methods:
         alone = str(tmp_path / one["label"])
         evaluate(settings(alone, dataset=rows, methods=[one], n_components=[2], evaluation=evaluation))
-        assert error_rows(f"{alone}/evaluation")[0]["lda"] == together[one["label"]]
+        assert result_in(f"{alone}/evaluation").rows[0]["lda"] == together[one["label"]]
 
 
 @pytest.mark.parametrize(("methods", "message"), [

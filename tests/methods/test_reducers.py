@@ -24,9 +24,9 @@ from mmpca_dist import (
 )
 from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.errors import InputError
-from mmpca_dist.jobs.notes import method_notes
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.methods.margin_pca import VARIANTS
+from mmpca_dist.results.notes import method_notes
 from mmpca_dist.statistics import from_rows, row_space
 from mmpca_dist.statistics.medians import PAIRINGS
 

@@ -16,8 +16,8 @@ from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.methods.base.registry import METHODS, Method
 from mmpca_dist.predictors.specification import CLASSIFIERS
 from mmpca_dist.registry import Registry
+from mmpca_dist.results.stored import result_in
 from mmpca_dist.runs.evaluate import evaluate
-from mmpca_dist.runs.outcomes import error_rows
 from mmpca_dist.tables.readers.formats import FORMATS
 
 PLUGIN = """
@@ -126,7 +126,7 @@ def test_solvers_classifiers_and_formats_of_other_packages_work_like_any(install
         evaluate({**config, "output": f"{output}-evaluated"})
         found[name] = [
             *(load_model(output, method).components_ for method in ("pca", "m-pca0")),
-            [list(row.values())[-1] for row in error_rows(f"{output}-evaluated/evaluation")],
+            [list(row.values())[-1] for row in result_in(f"{output}-evaluated/evaluation").rows],
         ]
     for theirs, ours in zip(*found.values(), strict=True):
         np.testing.assert_array_equal(theirs, ours)

@@ -5,9 +5,9 @@ from helpers.runs import Recorder
 from helpers.tables import make_config
 
 from mmpca_dist import load_model, run
-from mmpca_dist.jobs.notes import search_rows, summaries
 from mmpca_dist.jobs.records import Results
-from mmpca_dist.runs.outcomes import lines
+from mmpca_dist.results.certificates import search_rows, summaries
+from mmpca_dist.results.stored import result_in
 
 
 def test_a_run_without_m_pca2_has_no_search_in_its_report(tmp_path):
@@ -16,7 +16,7 @@ def test_a_run_without_m_pca2_has_no_search_in_its_report(tmp_path):
     assert not any("margin" in figure["name"] for figure in results["report"]["figures"])
     html = (tmp_path / "out" / "report" / "index.html").read_text()
     assert "proved exact" not in html and 'id="search"' not in html
-    assert len(lines(str(tmp_path / "out"))) == 1
+    assert not result_in(str(tmp_path / "out")).words
 
 
 def test_a_search_for_some_rows_tells_how_sure_it_is(tmp_path):
@@ -30,7 +30,9 @@ def test_a_search_for_some_rows_tells_how_sure_it_is(tmp_path):
     shares = error["eigenvalues"] / load_model(str(tmp_path / "out"), "m-pca2").eigenvalues_
     assert rows["uncertainty of eigenvalues"] == ", ".join(f"{100 * share:.2g}%" for share in shares)
     assert rows["uncertainty of components"] == f"{error['angle']:.2g} degrees"
-    assert lines(str(tmp_path / "out"))[1].startswith("search: 300 of 1,797 rows, 100% of them proved exact; ")
+    assert (
+        result_in(str(tmp_path / "out")).words[0].startswith("search: 300 of 1,797 rows, 100% of them proved exact; ")
+    )
     (note,) = [note for note in recorder.notes if "M-PCA2" in note]
     assert "300 of 1,797 rows: the standard errors of its leading eigenvalues are" in note
     assert note in results["report"]["notes"]
@@ -51,7 +53,8 @@ def test_an_approximate_search_tells_its_recall(tmp_path):
     angle = load_model(str(tmp_path / "out"), "m-pca2").certificate_["recall_angle"]
     assert rows["recall"] == shown and rows["what was missed"] == f"{angle:.2g} degrees"
     assert (
-        f"20,000 rows, recall {shown}, {rows['proved exact']} of them proved exact; " in lines(str(tmp_path / "out"))[1]
+        f"20,000 rows, recall {shown}, {rows['proved exact']} of them proved exact; "
+        in result_in(str(tmp_path / "out")).words[0]
     )
     assert any("approximate search" in note and shown in note for note in recorder.notes)
 

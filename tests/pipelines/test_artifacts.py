@@ -2,16 +2,19 @@
 
 import json
 import os
+import re
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from helpers.faulty_s3 import KEYS
-from helpers.operations import artifacts_of, wait_for
-from helpers.tables import make_config
+from helpers.operations import artifacts_of, tasks_of
+from helpers.tables import config_of, make_config
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.runs.refresh import RefreshConfig
 from mmpca_dist.runs.transform import TransformConfig
 from mmpca_pipelines import artifacts
 from mmpca_pipelines.artifacts import ArtifactCallback, Artifacts
@@ -22,18 +25,6 @@ def published(flow, config):
     state = flow(config, return_state=True)
     assert state.is_completed(), state.message
     return artifacts_of(state)
-
-
-def of_flow_run(state):
-    """Return a flow run, and its task runs in order."""
-    from prefect.client.orchestration import get_client
-    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
-
-    with get_client(sync_client=True) as client:
-        own = FlowRunFilter(id=FlowRunFilterId(any_=[state.state_details.flow_run_id]))
-        wait_for(lambda: len(client.read_task_runs(flow_run_filter=own)) >= 7, 30)  # the server gets them as events
-        tasks = client.read_task_runs(flow_run_filter=own)
-        return client.read_flow_run(state.state_details.flow_run_id), sorted(tasks, key=lambda one: one.start_time)
 
 
 @pytest.mark.e2e
@@ -55,7 +46,8 @@ def test_a_fit_shows_its_stages_and_leads_to_its_report(prefect_server, tmp_path
     assert f"\n{Path(output, 'report', 'index.html').as_uri()}\n" in page and "](file:" not in page
     assert f"mmpca show '{output}'" in page and "![" in page
     scope: dict = {}
-    exec(page.partition("In Python:\n\n```\n")[2].partition("```")[0], scope)  # noqa: S102
+    code = re.search("```\n(from mmpca_dist import .*\n)Z = ", page, re.S)
+    exec(code[1], scope)  # noqa: S102
     assert scope["model"].components_.shape == (2, 4)
     assert all(key is None or key.startswith("a-run-") for key in found)
 
@@ -78,7 +70,7 @@ def test_a_flow_run_is_named_tagged_and_returns_what_other_flows_use(prefect_ser
         state = fit_flow(content, return_state=True)
         again = fit_flow(content, return_state=True)
     assert state.result() == {"folder": made, "report": f"{made}/report/index.html", "models": ["pca", "m-pca2"]}
-    run, tasks = of_flow_run(state)
+    run, tasks = tasks_of(state, 7)
     assert run.name == "fit iris: 2 methods" and {"mmpca", "fit"} <= set(run.tags)
     assert [one.name for one in tasks][-3:] == [
         "Solve for components: pca, m-pca2", "Project rows: pca, m-pca2", "Write the report",
@@ -90,7 +82,37 @@ def test_a_flow_run_is_named_tagged_and_returns_what_other_flows_use(prefect_ser
     model, rows = f"file://{made}/model", "bundled://iris"
     assert lineage == {model: {rows, "mmpca"}, f"file://{made}/projected": {rows, model, "mmpca"}}
     assert len(done) == 2  # the second run made nothing
-    assert [one.state_name for one in of_flow_run(again)[1]].count("Cached") == len(tasks) - 1  # all but the plan
+    assert [one.state_name for one in tasks_of(again, 7)[1]].count("Cached") == len(tasks) - 1  # all but the plan
+
+
+@pytest.mark.e2e
+def test_a_refresh_or_transform_that_finds_nothing_new_is_cached(prefect_server, no_report, tmp_path):
+    from mmpca_pipelines.fit import fit_flow
+    from mmpca_pipelines.refresh import refresh_flow
+    from mmpca_pipelines.transform import transform_flow
+
+    def ended(flow, config):
+        (task,) = tasks_of(flow(config, return_state=True))[1]
+        return task.state.name
+
+    assert fit_flow(
+        config_of(tmp_path / "run", "bundled:iris", methods=["pca", "m-pca0"], n_components=[1, 2]), return_state=True
+    ).is_completed()
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    request = RefreshConfig(run=str(tmp_path / "run"), new=str(inbox), output=str(tmp_path / "live"))
+
+    def arrive(name):
+        y = np.repeat(["setosa", "versicolor", "virginica"], 10)
+        np.savez(inbox / name, X=np.random.default_rng(0).standard_normal((30, 4)), y=y)
+
+    arrive("a.npz")
+    ends = [ended(refresh_flow, request) for _ in range(2)]
+    arrive("b.npz")
+    ends += [ended(refresh_flow, request) for _ in range(2)]
+    assert ends == ["Completed", "Cached", "Completed", "Cached"]
+    new = TransformConfig(output=str(tmp_path / "run"), dataset=str(inbox / "a.npz"), destination=str(tmp_path / "new"))
+    assert [ended(transform_flow, new) for _ in range(2)] == ["Completed", "Cached"]
 
 
 @pytest.mark.e2e

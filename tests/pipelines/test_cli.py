@@ -20,8 +20,8 @@ from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.results.stored import result_in
 from mmpca_dist.runs.fit import stages_of
-from mmpca_dist.runs.outcomes import components_and_legend
 from mmpca_pipelines.cli import cli
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -211,7 +211,7 @@ def test_the_summary_fits_a_terminal_and_its_residuals_are_relative(no_report, m
     assert shown[0] == "bundled:digits: 1,797 rows, 64 features, 10 classes"
     assert max(map(len, shown[:-1])) <= 80  # the last line is an address
     assert shown[-1] == f"Report: {output}/report/index.html"
-    rows = {row["method"]: row for row in components_and_legend(output)[0]}
+    rows = {row["method"]: row for row in result_in(output).rows}
     assert list(rows) == list(METHODS)
     model = load_model(output, "hsic")
     relative = model.residuals_.max() / model.eigenvalues_[0]

@@ -10,7 +10,6 @@ import pytest
 
 from mmpca_dist.jobs import events
 from mmpca_dist.jobs.events import StageLines
-from mmpca_dist.runs import outcomes
 from mmpca_pipelines import results
 from mmpca_pipelines.console import Terminal, plan_table, rows_table
 
@@ -29,19 +28,19 @@ def test_a_terminal_obeys_no_text(content):
     assert SHOWN in file.getvalue() and "\x1b" not in file.getvalue()
 
 
-def test_markdown_makes_nothing_of_texts(monkeypatch):
+def test_markdown_makes_nothing_of_texts():
     published = []
     shown = SimpleNamespace(show=lambda _, words, markdown=None, **__: published.append(markdown or words))
     hostile = "![a](http://evil.test/i.png) <img src=x> `code` [b](http://evil.test)\n```\n# Title"
-    record = {"verdict": hostile, "answer": [hostile], "next": [], "notes": [hostile], "html": hostile, "figures": []}
-    row = dict.fromkeys(("method", "components", "share", "leading eigenvalues"), hostile)
-    monkeypatch.setattr(outcomes, "components_and_legend", lambda _: ([row], ""))
-    monkeypatch.setattr(outcomes, "lines", lambda _: [hostile])
-    results.publish_evaluation(shown, hostile, {**record, "tables": {"errors": (hostile, [])}})
-    results.publish_run(shown, hostile, record, [], [])
+    result = SimpleNamespace(
+        folder=hostile, lead=[hostile, hostile], words=[hostile], title=hostile, rows=[{"method": hostile}],
+        legend=hostile, tables={"errors": (hostile, [])}, next={}, notes=[hostile],
+        report={"html": hostile, "figures": []},
+    )  # fmt: skip
+    results.publish(shown, result)
     plain = r"\!\[a\](http://evil.test/i.png) \<img src=x\> \`code\` \[b\](http://evil.test) \`\`\` # Title"
-    evaluation, report = (text for text in published if text.startswith("# "))
-    assert evaluation.count(plain) == 3 and report.count(plain) == 6 and plain in published
+    (page,) = (text for text in published if text.startswith("# "))
+    assert page.count(plain) == 7 and plain in published
     code = re.compile(r"^```\n(?:.*\n)*?```$", re.M)
     for text in (code.sub("", text) for text in published):
         assert "](" not in text.replace(r"\](", "") and "<img" not in text.replace(r"\<", "") and "```" not in text

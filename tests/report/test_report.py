@@ -22,11 +22,12 @@ from helpers.reports import (
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.pictures.frame import Figure, ReportSection
 from mmpca_dist.report import run_page
-from mmpca_dist.report.run_page import SECTIONS, ReportContents, figures, render
+from mmpca_dist.report.run_page import SECTIONS, figures, render
+from mmpca_dist.results.run_result import RunResult
 
 FLAT: dict[str, Any] = {"eigenvalues": np.ones(3), "relative_errors": np.full(3, 1e-7), "total": 3.0}
 
-TRICKY: dict[str, Callable[[], ReportContents]] = {
+TRICKY: dict[str, Callable[[], RunResult]] = {
     "nothing special": report_contents,
     "one component": lambda: report_contents([method_result(k=1), method_result("hsic", k=1)]),
     "one feature": lambda: report_contents([method_result(d=1, k=1), method_result("lol", d=1, k=1)]),

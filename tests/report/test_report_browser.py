@@ -39,7 +39,7 @@ const save = selector => one(selector).parentElement.nextElementSibling.querySel
 def hostile():
     """Return contents whose names try to run, with a column beside the features; FISHER has one component."""
     methods = [method_result("pca", title=HOSTILE), method_result("fisher", k=1)]
-    contents = report_contents(methods, classes=CLASSES, feature_names=FEATURES, output=f"/runs/{HOSTILE} '")
+    contents = report_contents(methods, classes=CLASSES, feature_names=FEATURES, folder=f"/runs/{HOSTILE} '")
     sample = dataclasses.replace(contents.data["projection"], columns={HOSTILE: [f"{HOSTILE}{i}" for i in range(ROWS)]})
     return dataclasses.replace(contents, data={**contents.data, "projection": sample})
 

@@ -10,10 +10,10 @@ from helpers.tables import make_config
 
 from mmpca_dist import BayesianMarginPCA, load_model, run
 from mmpca_dist.models.bayesian_margin.pictures import MAX_PANELS, Evidence, evidence
-from mmpca_dist.report.method_results import eigenvalue_table, methods_part
 from mmpca_dist.report.run_page import figures, render
 from mmpca_dist.report.sections.pair_margins import PairMargins
-from mmpca_dist.runs.outcomes import components_and_legend
+from mmpca_dist.results.method_tables import eigenvalue_table, methods_table
+from mmpca_dist.results.stored import result_in
 from mmpca_dist.statistics.pair_scatter import PairScatter
 
 ABC = ["ant", "bee", "cat"]
@@ -90,9 +90,9 @@ def test_components_of_each_class_are_listed_by_class_and_shares_are_means():
     first, second = method.shares[:4], method.shares[4:8]
     assert rows[3]["together"] == rows[3]["share"] == f"{100 * second[0]:.1f}%"
     assert rows[2]["together"] == f"{100 * first[:3].sum():.1f}%"
-    (row,) = methods_part([method]).tables[0].records()
+    (row,) = methods_table([method]).records()
     assert row["components"] == "4 for each of 3 classes 3 switched off"
-    assert row["share of its total"] == f"{100 * method.shares.sum() / 3:.1f}% in 4 mean of the classes"
+    assert row["share"] == f"{100 * method.shares.sum() / 3:.1f}% mean of the classes"
     contents = report_contents([method_result(d=6), method], classes=ABC)
     text = check_page(render(contents, figures(contents))).text
     assert "for each of 3 classes" in text and "3 switched off" in text
@@ -175,10 +175,10 @@ def test_a_penalty_has_as_many_components_as_its_reduction_everywhere(tmp_path):
     np.savez(tmp_path / "rows.npz", X=X, y=y)
     output = str(tmp_path / "out")
     run(make_config(output, str(tmp_path / "rows.npz"), methods=["pca", "projection-penalty"], n_components=[4]))
-    (row,) = [row for row in components_and_legend(output)[0] if row["method"] == "projection-penalty"]
+    (row,) = [row for row in result_in(output).rows if row["method"] == "projection-penalty"]
     text = " ".join(check_page((tmp_path / "out" / "report" / "index.html").read_text()).text.split())
     assert row["components"] == "4"
-    assert "projection-penalty 4 " in text and "6 components" not in text and "asked for" not in text
+    assert re.search("projection-penalty [^0-9]*4 ", text) and "6 components" not in text and "asked for" not in text
 
 
 @pytest.mark.e2e
@@ -191,7 +191,8 @@ def test_a_run_shows_evidence_and_its_summary_the_mean_share(tmp_path):
     pictures = [path.stem for path in (tmp_path / "out" / "report").glob("*.png")]
     assert {"evidence", "relevance", "spectrum", "projection"} <= set(pictures)
     model = load_model(output, "bm2pca")
-    table, legend = components_and_legend(output)
+    result = result_in(output)
+    table, legend = result.rows, result.legend
     rows = {row["method"]: row for row in table}
     assert rows["bm2pca"]["components"] == "6"
     assert rows["bm2pca"]["share"] == f"{model.eigenvalues_.sum() / 3 / model.total_:.1%}"
@@ -200,5 +201,7 @@ def test_a_run_shows_evidence_and_its_summary_the_mean_share(tmp_path):
     page = check_page((tmp_path / "out" / "report" / "index.html").read_text())
     off = int(model.switched_off_.sum())
     assert off and f"has switched off {off} of 18 components." in page.text
-    assert f"{100 * model.eigenvalues_.sum() / 3 / model.total_:.1f}% in 6" in page.text
+    assert f"{100 * model.eigenvalues_.sum() / 3 / model.total_:.1f}% mean of the classes" in " ".join(
+        page.text.split()
+    )
     assert not NAN.search(page.text)

@@ -16,7 +16,6 @@ import pytest
 from helpers.reports import check_page, method_result, report_contents, with_margins
 
 from mmpca_dist import load_model, run
-from mmpca_dist.jobs.notes import arbitrary
 from mmpca_dist.pictures.drawing import distinct, plain
 from mmpca_dist.report.run_page import figures, render
 from mmpca_dist.report.sections.projections import reach
@@ -78,21 +77,6 @@ def test_names_are_fit_for_drawing():
     long = [f"a very long name, number {i}, of the same kind" for i in range(3)]
     assert len(set(distinct(long, 16))) == 3
     assert distinct(["a", "b"]) == ["a", "b"]
-
-
-def test_what_is_not_told_apart():
-    """Eigenvalues nearer than residuals of orthonormal components; of others than rounding; of unsorted ones none."""
-    near = {
-        "eigenvalues": np.r_[1, 0.9, 0.5],
-        "residuals": np.r_[0.06, 0.05, 0.01],
-        "relative_errors": np.full(3, 1e-9),
-    }
-    assert arbitrary(**near, ordered=True, orthonormal=True).tolist() == [True, True, False]
-    assert not arbitrary(**near, ordered=True, orthonormal=False).any()
-    assert not arbitrary(**near, ordered=False, orthonormal=True).any()
-    tied = {**near, "eigenvalues": np.r_[1, 0.5, 0.5], "residuals": np.full(3, np.nan)}
-    for orthonormal in (True, False):
-        assert arbitrary(**tied, ordered=True, orthonormal=orthonormal).tolist() == [False, True, True]
 
 
 @pytest.mark.e2e

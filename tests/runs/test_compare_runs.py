@@ -22,7 +22,7 @@ from mmpca_dist.runs.fit import stages_of
 @pytest.fixture
 def rows(tmp_path, monkeypatch):
     """A table; pages of evaluations without pictures, which take longest."""
-    monkeypatch.setattr(evaluation_page, "parts", lambda _: [])
+    monkeypatch.setattr(evaluation_page, "parts", lambda *_: [])
     return write_npz(tmp_path / "rows.npz", *labelled(90, 6, 3, seed=2, separation=0.4))
 
 

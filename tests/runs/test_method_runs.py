@@ -16,8 +16,8 @@ from mmpca_dist.eigen.options import SolverOptions, choose_solver
 from mmpca_dist.errors import InputError, PlanError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.results.stored import result_in
 from mmpca_dist.runs.fit import preview
-from mmpca_dist.runs.outcomes import components_and_legend
 
 NO_REPORT = pytest.mark.usefixtures("no_report")
 
@@ -60,7 +60,7 @@ def test_a_run_has_the_models_of_the_estimators(name, load, standardize, tmp_pat
     for method in NEW:
         assert f"In place of eigenvalues: {METHODS[method].values}." in page
     assert "spectrum" in {figure["name"] for figure in results["report"]["figures"]}
-    rows = {row["method"]: row for row in components_and_legend(config.output)[0]}
+    rows = {row["method"]: row for row in result_in(config.output).rows}
     assert all(row["residual"] == "-" for row in rows.values())
     assert rows["lasso"]["share"] == "-"
 
@@ -163,7 +163,7 @@ def test_infinite_scores_are_in_models_and_no_trouble_for_reports(kind, tmp_path
     assert len(model.columns_) == 4 and model.columns_[0] == 3
     assert np.isinf(model.eigenvalues_[0]) and np.isnan(model.total_)
     assert any("Fisher score has 4 components where 5 were asked for" in note for note in results["report"]["notes"])
-    (row, _) = components_and_legend(config.output)[0]
+    (row, _) = result_in(config.output).rows
     assert row["share"] == "-" and row["leading eigenvalues"].startswith("-, ")
     for place in (tmp_path / "out").rglob("*.json"):
         if "records" in place.parts:

@@ -17,7 +17,7 @@ from mmpca_dist import (
     run,
 )
 from mmpca_dist.errors import InputError
-from mmpca_dist.runs.outcomes import components_and_legend
+from mmpca_dist.results.stored import result_in
 
 CORNERS = np.asarray([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
 XOR = np.tile(CORNERS, (50, 1)), np.tile([0, 0, 1, 1], 50)
@@ -68,7 +68,7 @@ def test_the_others_of_a_run_go_on(table, tmp_path):
         assert any(note.startswith(f"{title} has no components: ") for note in results["solve"]["notes"])
     page = (tmp_path / "out/report/index.html").read_text()
     assert "Fisher discriminant has no components" in page
-    shown = {row["method"]: row["components"] for row in components_and_legend(str(tmp_path / "out"))[0]}
+    shown = {row["method"]: row["components"] for row in result_in(str(tmp_path / "out")).rows}
     assert shown == {"pca": "2", "m-pca0": "2"} | dict.fromkeys(WITHOUT, "0")
     assert results.methods["components"].to_dict()["fisher"] == 0
     with pytest.raises(InputError, match=r"fisher in .* has no components"):

@@ -15,8 +15,11 @@ from helpers.runs import model_hash
 from scipy.sparse import csr_array
 from sklearn.datasets import load_iris
 
-from mmpca_dist import MarginPCA, evaluate, open_dataset, refresh, run, transform
+from mmpca_dist import MarginPCA, RunConfig, evaluate, open_dataset, refresh, run, transform
+from mmpca_dist.configuration.dataset_section import DatasetConfig
+from mmpca_dist.configuration.sections import EvaluationConfig
 from mmpca_dist.errors import ConfigError, InputError, OutputError
+from mmpca_dist.runs.evaluate_settings import EvaluateSettings
 
 X, Y = load_iris(return_X_y=True, as_frame=True)
 ROWS = X.to_numpy()
@@ -59,10 +62,17 @@ def test_rows_in_memory_have_the_errors_of_rows_in_files(form, expected):
     assert f"with {found.recommended['used']} component" in found.summary and found.recommended["method"] == "pca"
     folder = Path(found.folder)
     page = found._repr_html_()
-    assert folder.exists() and str(folder) in page and "<table" in page and f"{found.best['mean']:.2f}" in page
+    assert folder.exists() and str(folder) in page and "<table" in page and f"{found.best['mean']:.1f}" in page
     del found
     gc.collect()
     assert not folder.parent.exists(), "a temporary folder lasts as long as the result"
+
+
+def test_editors_complete_the_settings_of_evaluate():
+    sections = {"dataset", "evaluation", "project", "output"}  # the last is ``folder``
+    of_files = {"uri", "data_dir", "missing_chunks"}
+    keys = (RunConfig.model_fields.keys() - sections) | (DatasetConfig.model_fields.keys() - of_files)
+    assert EvaluateSettings.__annotations__.keys() == keys | EvaluationConfig.model_fields.keys() | {"cv"}
 
 
 def test_frames_may_hold_text_gaps_and_groups_and_what_is_wrong_is_told(tmp_path):

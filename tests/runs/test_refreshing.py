@@ -16,7 +16,7 @@ from naive import exact_class_moments
 from mmpca_dist import load_model, load_moments, run
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.registry import METHODS
-from mmpca_dist.runs.outcomes import components_and_legend, lines, report_of
+from mmpca_dist.results.stored import result_in
 
 pytestmark = pytest.mark.usefixtures("no_report")
 
@@ -117,9 +117,9 @@ def test_a_refreshed_run_is_a_run(base, tmp_path):
     inbox = fill(tmp_path / "inbox", names=["a", "b"])
     refreshed(base, inbox, tmp_path / "live")
     live = str(tmp_path / "live")
-    assert lines(live)[0].endswith("first.npz and 2 more data sets: 330 rows, 5 features, 3 classes")
-    assert [row["method"] for row in components_and_legend(live)[0]] == FOLLOW
-    assert Path(report_of(live)["html"]).read_text() == "a page"
+    assert result_in(live).lead[0].endswith("first.npz and 2 more data sets: 330 rows, 5 features, 3 classes")
+    assert [row["method"] for row in result_in(live).rows] == FOLLOW
+    assert Path(result_in(live).report["html"]).read_text() == "a page"
     new = write_npz(tmp_path / "new.npz", X[:20], None)
     through(live, new, tmp_path / "new", methods=["m-pca0"])
     projected = zarr.open_group(str(tmp_path / "new" / "projected" / "m-pca0.zarr"), mode="r")["X"][...]

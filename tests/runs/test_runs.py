@@ -18,10 +18,11 @@ from mmpca_dist.jobs import finished_runs
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.stored_arrays import load_statistics
 from mmpca_dist.methods.base.registry import METHODS
-from mmpca_dist.report.method_results import SolvedRun, eigenvalue_table
 from mmpca_dist.report.run_page import report_contents
+from mmpca_dist.results.method_tables import eigenvalue_table
+from mmpca_dist.results.run_result import SolvedRun
+from mmpca_dist.results.stored import result_in
 from mmpca_dist.runs.fit import preview
-from mmpca_dist.runs.outcomes import components_and_legend
 from mmpca_dist.stores import storage
 
 pytestmark = pytest.mark.usefixtures("no_report")
@@ -98,7 +99,8 @@ def test_the_report_shows_the_margins_and_the_certificate_of_the_search(digits_r
     model = load_model(output, "m-pca2")
     assert largest["m-pca2"] == pytest.approx(1797 * model.eigenvalues_.sum())
     assert model.certificate_["queries"] == 1797
-    rows = {what: shown for what, shown, _ in contents.certificates["search"]}
+    (search,) = [one for one in contents.certificates if one.key == "search"]
+    rows = {what: shown for what, shown, _ in search.rows}
     assert rows["rows searched for"] == "1,797" and rows["proved exact"] == rows["recall"] == "100%"
     assert "margins" in {figure["name"] for figure in results["report"]["figures"]}
 
@@ -106,14 +108,14 @@ def test_the_report_shows_the_margins_and_the_certificate_of_the_search(digits_r
 def test_what_was_not_measured_is_shown_as_absent(digits_run):
     """LOL's components solve no eigenvalue equation: no residual in the table of the methods nor in the report."""
     output, results, _ = digits_run
-    rows = {row["method"]: row for row in components_and_legend(output)[0]}
+    rows = {row["method"]: row for row in result_in(output).rows}
     assert rows["lol"]["residual"] == "-"
     assert float(rows["pca"]["residual"]) < 1e-9
     found = RunDirectory(output)
     contents = report_contents(SolvedRun(found, found.config, open_dataset("bundled:digits"), results))
     shown = {m.name: eigenvalue_table(m).records() for m in contents.methods}
-    assert {row["residual"] for row in shown["lol"]} == {"\N{EN DASH}"}
-    assert "\N{EN DASH}" not in {row["residual"] for row in shown["pca"]}
+    assert {row["residual"] for row in shown["lol"]} == {"-"}
+    assert "-" not in {row["residual"] for row in shown["pca"]}
 
 
 @pytest.mark.e2e

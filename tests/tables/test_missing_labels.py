@@ -14,8 +14,8 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.records import COUNT
+from mmpca_dist.results.stored import result_in
 from mmpca_dist.runs.evaluate import evaluate
-from mmpca_dist.runs.outcomes import comparison
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.labels import notes_on_missing
 
@@ -75,7 +75,7 @@ def test_an_evaluation_tells_them(tmp_path):
     config = config_of(tmp_path / "run", uri, evaluation=evaluation)
     evaluate(config, [recorder])
     assert any(ROWS in note for note in recorder.notes)
-    assert ROWS in comparison(f"{config.output}/evaluation")["notes"][0]
+    assert ROWS in result_in(f"{config.output}/evaluation").notes[0]
 
 
 def test_an_evaluation_tells_rows_without_parts(tmp_path):
@@ -83,7 +83,7 @@ def test_an_evaluation_tells_rows_without_parts(tmp_path):
     evaluation = {"splits": "given", "column": "part", "classifiers": "lda", "margins": False}
     config = config_of(tmp_path / "run", uri, evaluation=evaluation)
     evaluate(config)
-    (note,) = comparison(f"{config.output}/evaluation")["notes"]
+    (note,) = result_in(f"{config.output}/evaluation").notes
     assert "lacks label chunks of 10 rows of 'part' (rows 30 to 39): they are read as part 0" in note
 
 

@@ -15,9 +15,8 @@ from mmpca_dist.jobs.records import CHOOSE, ChoiceRecord
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, plain
 from mmpca_dist.pictures.frame import Figure, ReportSection
-from mmpca_dist.report.error_curves import axis_positions, draw_line, size_axis
-from mmpca_dist.report.evaluation_words import Style
-from mmpca_dist.report.method_results import MethodResult
+from mmpca_dist.report.error_curves import Style, axis_positions, draw_line, size_axis
+from mmpca_dist.results.figures import Figures
 
 HEIGHT = 2.7
 """Inches of a panel."""
@@ -34,7 +33,7 @@ def tried(method: str, record: ChoiceRecord) -> list[Cell]:
     return cells
 
 
-def _choices(methods: Sequence[MethodResult], record: ChoiceRecord, _: Mapping[str, Any]) -> list[Figure]:
+def _choices(methods: Sequence[Figures], record: ChoiceRecord, _: Mapping[str, Any]) -> list[Figure]:
     sheet, panels = drawing.panel_grid(len(methods), HEIGHT)
     for panel, method in zip(panels, methods, strict=True):
         _draw(panel, method, record)
@@ -49,7 +48,7 @@ def _choices(methods: Sequence[MethodResult], record: ChoiceRecord, _: Mapping[s
     return [drawing.figure("choice", "How many components", caption, sheet)]
 
 
-def _draw(panel: Axes, method: MethodResult, record: ChoiceRecord) -> None:
+def _draw(panel: Axes, method: Figures, record: ChoiceRecord) -> None:
     cells = tried(method.name, record)
     sizes = [cell.n_components for cell in cells]
     positions, at = axis_positions(sizes), sizes.index(record["methods"][method.name]["candidate"])

@@ -8,13 +8,13 @@ from typing import Any
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.frame import Figure, ReportSection
 from mmpca_dist.pictures.mosaic import coefficient_images
-from mmpca_dist.report.method_results import MethodResult, note_of_first
+from mmpca_dist.results.figures import Figures, note_of_first
 
 MAX_IMAGES = 8
 """How many components have images."""
 
 
-def _components(methods: Sequence[MethodResult], _: None, dataset: Mapping[str, Any]) -> list[Figure]:
+def _components(methods: Sequence[Figures], _: None, dataset: Mapping[str, Any]) -> list[Figure]:
     """Return a picture of the first components of every method; none of rows that are no images."""
     if not dataset["image_shape"]:
         return []

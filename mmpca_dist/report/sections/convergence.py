@@ -11,14 +11,14 @@ from matplotlib.axes import Axes
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, plain
 from mmpca_dist.pictures.frame import Figure, ReportSection
-from mmpca_dist.report.method_results import MethodResult
+from mmpca_dist.results.figures import Figures
 
 FOLLOWED = 5
 """Components whose residuals have a line of their own: the first, the last, and some between."""
 LEAST_RESIDUAL = 1e-16
 
 
-def _convergence(methods: Sequence[MethodResult], tolerance: float, _: Mapping[str, Any]) -> list[Figure]:
+def _convergence(methods: Sequence[Figures], tolerance: float, _: Mapping[str, Any]) -> list[Figure]:
     """Return one picture, a panel for every method whose passes were followed; none where there is no such method."""
     followed = [method for method in methods if method.history]
     if not followed:
@@ -35,7 +35,7 @@ def _convergence(methods: Sequence[MethodResult], tolerance: float, _: Mapping[s
     return [drawing.figure("convergence", "How exact the components are after every pass", caption, sheet)]
 
 
-def _residuals(panel: Axes, method: MethodResult, tolerance: float) -> None:
+def _residuals(panel: Axes, method: Figures, tolerance: float) -> None:
     count = min(len(state["values"]) for state in method.history)
     numbers = np.unique(np.linspace(0, count - 1, min(FOLLOWED, count)).astype(int))
     # The first pass takes the class means and cannot tell residuals; the picture begins with the second.

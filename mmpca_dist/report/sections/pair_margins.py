@@ -13,7 +13,8 @@ from mmpca_dist.jobs.run_needs import SEARCH, run_needs
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import BEFORE, FAINT, FEW_COLOURS, plain
 from mmpca_dist.pictures.frame import Figure, ReportSection
-from mmpca_dist.report.method_results import MethodResult, SolvedRun, note_of_first
+from mmpca_dist.results.figures import Figures, note_of_first
+from mmpca_dist.results.run_result import SolvedRun
 from mmpca_dist.statistics.pair_scatter import PairScatter
 
 AFTER = FEW_COLOURS[1]
@@ -38,7 +39,7 @@ class PairMargins:
     standardized: bool = False
 
     @classmethod
-    def of(cls, pairs: PairScatter, methods: Sequence[MethodResult], standardized: bool) -> PairMargins:
+    def of(cls, pairs: PairScatter, methods: Sequence[Figures], standardized: bool) -> PairMargins:
         """Project the sampled differences of pairs by every method."""
         after = {}
         for method in methods:
@@ -53,7 +54,7 @@ class PairMargins:
         return float(self.edges[1 + int(np.searchsorted(shares, percent / 100))])
 
 
-def _data(finished: SolvedRun, methods: Sequence[MethodResult]) -> PairMargins | None:
+def _data(finished: SolvedRun, methods: Sequence[Figures]) -> PairMargins | None:
     """Return the margins of the first search for nearest rows of other classes; None without one."""
     search = next((search for search in run_needs(finished.config, SEARCH) if search.stage in finished.results), None)
     if search is None:
@@ -61,7 +62,7 @@ def _data(finished: SolvedRun, methods: Sequence[MethodResult]) -> PairMargins |
     return PairMargins.of(search.load(finished.run, finished.results), methods, finished.config.standardizes)
 
 
-def _pair_margins(methods: Sequence[MethodResult], margins: PairMargins, _: Mapping[str, Any]) -> list[Figure]:
+def _pair_margins(methods: Sequence[Figures], margins: PairMargins, _: Mapping[str, Any]) -> list[Figure]:
     if not len(margins.before):
         return []
     edges, before = margins.edges[::4], margins.counts.reshape(-1, 4).sum(axis=1) / margins.counts.sum()
@@ -85,7 +86,7 @@ def _pair_margins(methods: Sequence[MethodResult], margins: PairMargins, _: Mapp
     return [drawing.figure("margins", title, _caption(methods, margins, highest > top), sheet)]
 
 
-def _caption(methods: Sequence[MethodResult], margins: PairMargins, cut: bool) -> str:
+def _caption(methods: Sequence[Figures], margins: PairMargins, cut: bool) -> str:
     total, sampled = int(margins.counts.sum()), len(margins.before)
     pairs = f"all {total:,} pairs" if sampled == total else f"{sampled:,} of the {total:,} pairs, evenly spaced"
     caption = (

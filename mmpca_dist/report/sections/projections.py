@@ -24,7 +24,8 @@ from mmpca_dist.jobs.records import COUNT
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import MAX_COLOURS, plain
 from mmpca_dist.pictures.frame import Figure, ReportSection
-from mmpca_dist.report.method_results import MethodResult, SolvedRun, note_of_models
+from mmpca_dist.results.figures import Figures, note_of_models
+from mmpca_dist.results.run_result import SolvedRun
 from mmpca_dist.stores.zarr_stores import reading_own
 from mmpca_dist.tables.column import Column
 from mmpca_dist.tables.compose import column_of
@@ -64,7 +65,7 @@ class ProjectedSample:
     """Such columns that a page does not carry."""
 
     @classmethod
-    def of(cls, finished: SolvedRun, methods: Sequence[MethodResult]) -> ProjectedSample | None:
+    def of(cls, finished: SolvedRun, methods: Sequence[Figures]) -> ProjectedSample | None:
         """Read projected rows of a run, evenly spaced within a few chunks; None where none are stored."""
         run, config = finished.run, finished.config
         counted = finished.results.of(COUNT)
@@ -136,7 +137,7 @@ def _is_measured(column: Column, name: str, chunks: Sequence[tuple[int, int]]) -
     return profile.may_be_passed_on
 
 
-def _projections(methods: Sequence[MethodResult], sample: ProjectedSample, dataset: Mapping[str, Any]) -> list[Figure]:
+def _projections(methods: Sequence[Figures], sample: ProjectedSample, dataset: Mapping[str, Any]) -> list[Figure]:
     targets, codes = dataset.get("targets"), np.asarray(sample.codes)
     classes = [str(shade) for shade in range(SHADES)] if targets else dataset["classes"]
     shown = [
@@ -174,7 +175,7 @@ def _projections(methods: Sequence[MethodResult], sample: ProjectedSample, datas
     return [drawing.figure("projection", title, caption, sheet, alt)]
 
 
-def separation(sample: ProjectedSample, methods: Sequence[MethodResult]) -> dict[str, float]:
+def separation(sample: ProjectedSample, methods: Sequence[Figures]) -> dict[str, float]:
     """Return the share of the spread along the first two components that lies between classes, the most first."""
     explained = {}
     for method in methods:
@@ -187,7 +188,7 @@ def separation(sample: ProjectedSample, methods: Sequence[MethodResult]) -> dict
     return dict(sorted(explained.items(), key=lambda pair: -pair[1]))
 
 
-def separation_words(sample: ProjectedSample, methods: Sequence[MethodResult]) -> str:
+def separation_words(sample: ProjectedSample, methods: Sequence[Figures]) -> str:
     """Return how well the first two components separate the classes, in a sentence."""
     titles = {method.name: method.label for method in methods}
     shares = [f"{titles[name]} {share:.0%}" for name, share in separation(sample, methods).items()]

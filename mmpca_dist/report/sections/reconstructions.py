@@ -17,7 +17,8 @@ from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import PAGE_WIDTH, plain
 from mmpca_dist.pictures.frame import Figure, ReportSection
 from mmpca_dist.pictures.mosaic import NAMES_WIDTH, Tile, mosaic, widths
-from mmpca_dist.report.method_results import MethodResult, SolvedRun, note_of_models
+from mmpca_dist.results.figures import Figures, note_of_models
+from mmpca_dist.results.run_result import SolvedRun
 from mmpca_dist.statistics.widened_rows import filled_rows
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.labels import encode
@@ -105,7 +106,7 @@ def _read(dataset: Dataset, numbers: Sequence[int]) -> NDArray[np.float64]:
     return np.concatenate([np.array(dataset.read_rows(i, i + 1), np.float64) for i in numbers])
 
 
-def _data(finished: SolvedRun, methods: Sequence[MethodResult]) -> Reconstructions | None:
+def _data(finished: SolvedRun, methods: Sequence[Figures]) -> Reconstructions | None:
     """Return a few rows and what the methods rebuild of them, where rows are images that can be read."""
     count, dataset = finished.results.of(COUNT), finished.table
     if not count["image_shape"] or not isinstance(dataset, Dataset):
@@ -118,9 +119,7 @@ def _data(finished: SolvedRun, methods: Sequence[MethodResult]) -> Reconstructio
     return Reconstructions.of(dataset, Counted(count).classes, models, sizes)
 
 
-def _reconstructions(
-    methods: Sequence[MethodResult], shown: Reconstructions, dataset: Mapping[str, Any]
-) -> list[Figure]:
+def _reconstructions(methods: Sequence[Figures], shown: Reconstructions, dataset: Mapping[str, Any]) -> list[Figure]:
     shape = dataset["image_shape"]
     tops = [("as read", shown.rows)]
     if shown.before_noise is not None:

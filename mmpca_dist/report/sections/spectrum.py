@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, METHOD_MARKERS, PAGE_WIDTH, plain
 from mmpca_dist.pictures.frame import Figure, ReportSection
-from mmpca_dist.report.method_results import MethodResult, note_of_models, note_of_switched_off
+from mmpca_dist.results.figures import Figures, note_of_models, note_of_switched_off
 
 DECADES = 2.0
 """A logarithmic axis where positive shares span more than this many decades."""
 
 
-def _spectrum(methods: Sequence[MethodResult], _: None, __: Mapping[str, Any]) -> list[Figure]:
+def _spectrum(methods: Sequence[Figures], _: None, __: Mapping[str, Any]) -> list[Figure]:
     """Return the curves of methods with several components; of one, the table of methods has the share."""
     curves = [m for m in methods if m.size > 1 and np.isfinite(m.shares).any()]
     if not curves:
@@ -54,7 +54,7 @@ def _spectrum(methods: Sequence[MethodResult], _: None, __: Mapping[str, Any]) -
     return [drawing.figure("spectrum", "How much each component holds", _caption(curves), sheet, alt)]
 
 
-def _caption(curves: Sequence[MethodResult]) -> str:
+def _caption(curves: Sequence[Figures]) -> str:
     caption = (
         "An eigenvalue is how much of what a method looks for lies along a component; here it is divided "
         "by the sum of all of them. A steep fall means that few components suffice. Each method has its "

@@ -8,9 +8,10 @@ from helpers.tables import config_of, labelled, write_npz
 from helpers.watching import watched
 
 from mmpca_dist import run
-from mmpca_dist.runs import outcomes
+from mmpca_dist.results import run_result
+from mmpca_dist.results.notes import arbitrary
+from mmpca_dist.results.stored import result_in
 from mmpca_dist.runs.evaluate import evaluate
-from mmpca_dist.runs.outcomes import components_and_legend
 from mmpca_dist.tables.column_scatter import dominance_note, dominant_columns
 from mmpca_pipelines.cli import cli
 
@@ -130,8 +131,8 @@ def test_notes_of_an_evaluation_stand_in_the_terminal(tmp_path):
 @pytest.mark.e2e
 def test_footnotes_are_of_methods_in_the_table(methods, there, absent, tmp_path, monkeypatch):
     run(config_of(tmp_path / "out", "bundled:iris", methods=methods))
-    _, text = components_and_legend(str(tmp_path / "out"))
-    loaded = watched(monkeypatch, outcomes, "load_model")
+    text = result_in(str(tmp_path / "out")).legend
+    loaded = watched(monkeypatch, run_result, "load_model")
     assert text in shown(tmp_path / "out") and len(loaded) == len(methods)
     assert all(words in text for words in there) and not any(words in text for words in absent)
 
@@ -154,3 +155,18 @@ def telling(folder, X, y, standardize):
     """Return the notes of a run on columns that tell the classes apart."""
     config = config_of(folder / f"{X[0, 4]}", write_npz(folder / f"{X[0, 4]}.npz", X, y), standardize=standardize)
     return [note for note in run(config)["solve"]["notes"] if "apart alone" in note]
+
+
+def test_what_is_not_told_apart():
+    """Eigenvalues nearer than residuals of orthonormal components; of others than rounding; of unsorted ones none."""
+    near = {
+        "eigenvalues": np.r_[1, 0.9, 0.5],
+        "residuals": np.r_[0.06, 0.05, 0.01],
+        "relative_errors": np.full(3, 1e-9),
+    }
+    assert arbitrary(**near, ordered=True, orthonormal=True).tolist() == [True, True, False]
+    assert not arbitrary(**near, ordered=True, orthonormal=False).any()
+    assert not arbitrary(**near, ordered=False, orthonormal=True).any()
+    tied = {**near, "eigenvalues": np.r_[1, 0.5, 0.5], "residuals": np.full(3, np.nan)}
+    for orthonormal in (True, False):
+        assert arbitrary(**tied, ordered=True, orthonormal=orthonormal).tolist() == [False, True, True]

@@ -11,13 +11,14 @@ from typing import Any
 import yaml
 
 from mmpca_dist.configuration.method_section import MethodSection
+from mmpca_dist.errors import plural
 from mmpca_dist.evaluation.component_rule import lowest, near_lowest
 from mmpca_dist.evaluation.results import Evaluation, difference_of
 from mmpca_dist.evaluation.tables import Cell
-from mmpca_dist.jobs.notes import plural
 from mmpca_dist.methods.base.registry import METHODS, title_of
-from mmpca_dist.report.evaluation_words import ALL_COLUMNS, corrected, digits, guess, label, regressions, small
-from mmpca_dist.report.pages import config_in
+from mmpca_dist.results.forms import written
+from mmpca_dist.results.result import config_in
+from mmpca_dist.results.verdict import ALL_COLUMNS, corrected, digits, guess, label, regressions, small
 
 
 def advise(evaluation: Evaluation) -> tuple[list[str], list[str]]:
@@ -128,7 +129,7 @@ def _score(evaluation: Evaluation, cell: Cell, unit: str = "") -> str:
     if not evaluation.predicts:
         return f"{cell.summary.mean:.{digits(evaluation)}f}%{unit}"
     r2, rmse = map(mean, regressions(evaluation, cell.key))
-    return f"R\N{SUPERSCRIPT TWO} {r2:.3f} and RMSE {rmse:.4g}"
+    return f"R\N{SUPERSCRIPT TWO} {written('r2', r2)} and RMSE {written('rmse', rmse)}"
 
 
 def _run(evaluation: Evaluation, use: Cell) -> str:

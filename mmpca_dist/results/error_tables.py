@@ -6,28 +6,17 @@ import math
 from collections.abc import Mapping
 from statistics import mean, stdev
 
-from dask.utils import format_bytes, format_time
-
 from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MOMENTS
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Cell, Key
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.frame import Field, Heading, PrintedTable
-from mmpca_dist.report.advice import cells_of_answer
-from mmpca_dist.report.evaluation_words import (
-    ALL_COLUMNS,
-    PLUS_MINUS,
-    components,
-    digits,
-    label,
-    named,
-    probability,
-    regressions,
-    spread,
-)
-from mmpca_dist.report.pages import DASH
+from mmpca_dist.results.advice import cells_of_answer
+from mmpca_dist.results.forms import DASH, FORMS, with_deviation, written
+from mmpca_dist.results.verdict import ALL_COLUMNS, components, digits, label, named, regressions, spread
 
+ERRORS_IN_BRIEF = "Errors in percent: mean (standard deviation) over splits"
 WIDEST = 8
 """Up to so many pairs of a number of components and a classifier share one table."""
 SHARED = {
@@ -74,15 +63,31 @@ def _error(cell: Cell, least: float, decimals: int) -> Field:
     """Return mean and deviation, and below it p-values and the number of components where there are fewer."""
     tested = []
     if cell.t_test is not None:
-        tested.append("p unknown" if cell.t_test.adjusted is None else probability(cell.t_test.adjusted))
+        tested.append("p unknown" if cell.t_test.adjusted is None else written("p", cell.t_test.adjusted))
     if cell.test is not None:
-        tested.append(f"sign {probability(cell.test.p_value)}")
+        tested.append(f"sign {written('p', cell.test.p_value)}")
     return Field(
         spread(cell.summary, decimals),
         [*tested, *([f"with {cell.used}"] if cell.used < cell.n_components else [])],
         best=math.isclose(cell.summary.mean, least, rel_tol=1e-12, abs_tol=1e-12),
         bold=cell.differs,
     )
+
+
+def brief_table(evaluation: Evaluation) -> PrintedTable:
+    """Return a row for each method and number of components, and a column for each classifier; none that repeats."""
+    decimals, names = digits(evaluation), list(evaluation.classifiers)
+    distinct = {cell.key for cell in evaluation.distinct}
+    rows: list[list[str]] = []
+    for method in evaluation.methods:
+        for size in evaluation.n_components:
+            cells = [evaluation.cells[method, size, name] for name in names]
+            if any(cell.key in distinct for cell in cells):
+                used = cells[0].used
+                errors = (spread(cell.summary, decimals) for cell in cells)
+                rows.append([method, f"{used} of {size}" if used < size else str(used), *errors])
+    columns = [Heading("method", "head"), Heading("components", "number"), *(Heading(name, "error") for name in names)]
+    return PrintedTable(columns, rows, key="cells", about=ERRORS_IN_BRIEF)
 
 
 def class_table(evaluation: Evaluation) -> PrintedTable:
@@ -102,8 +107,9 @@ def regression_table(evaluation: Evaluation) -> PrintedTable:
     """Return R^2 and the root mean squared error of each method and number of components, means over the splits."""
     rows = []
     for key in evaluation.cells:
-        both = regressions(evaluation, key)
-        words = [f"{mean(each):.4g}" + (f"{PLUS_MINUS}{stdev(each):.2g}" if len(each) > 1 else "") for each in both]
+        both = zip(("r2", "rmse"), regressions(evaluation, key), strict=True)
+        spreads = ((kind, mean(each), stdev(each) if len(each) > 1 else math.nan) for kind, each in both)
+        words = [with_deviation(average, deviation, FORMS[kind]) for kind, average, deviation in spreads]
         rows.append([title_of(key[0]), str(key[1]), *words])
     numbers = ("components", "R\N{SUPERSCRIPT TWO}", "RMSE")
     columns = [Heading("method", "head"), *(Heading(name, "number") for name in numbers)]
@@ -152,8 +158,8 @@ def costs(evaluation: Evaluation) -> PrintedTable:
     rows = [
         (
             SHARED.get(name) or title_of(name),
-            format_time(seconds[name]) if name in seconds else DASH,
-            format_bytes(read[name]) if name in read else DASH,
+            written("time", seconds.get(name)),
+            written("bytes", read.get(name)),
         )
         for name in names
     ]

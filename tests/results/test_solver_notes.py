@@ -8,8 +8,8 @@ from helpers.tables import content_of
 
 from mmpca_dist import load_model, run
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.jobs.notes import solver_notes, solver_rows
 from mmpca_dist.jobs.records import SOLVE, Results
+from mmpca_dist.results.certificates import solver_notes, solver_rows
 
 EIGENPAIRS = {
     "solver": "krylov", "passes": 4, "history": [], "count": 4, "leading": 2, "angle": None, "beyond": 0.3,

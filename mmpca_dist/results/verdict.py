@@ -1,54 +1,19 @@
-"""Names, styles and sentences that pages and pictures of an evaluation share."""
+"""The verdict of an evaluation in sentences, and how these name its cells."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from mmpca_dist.errors import plural
 from mmpca_dist.evaluation.comparisons import CorrectedTest, SignTest, Summary
 from mmpca_dist.evaluation.results import Evaluation, verdict
 from mmpca_dist.evaluation.tables import Cell, Key
-from mmpca_dist.jobs.notes import plural
 from mmpca_dist.methods.base.registry import title_of
-from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, METHOD_MARKERS, TEN_COLOURS
+from mmpca_dist.results.forms import with_deviation, written
 
 ALL_COLUMNS = "all columns"
-PLUS_MINUS = " \N{PLUS-MINUS SIGN} "
-LEAST_P = 1e-16
-"""Smaller p-values are shown as less than this: double precision does not tell them from 0."""
 FEW_ROWS = 40
 """With fewer rows, equal methods differ in 7 to 10% of tables at the 5% level (test_equal_methods.py)."""
-MAX_DRAWN = 2
-"""Numbers of components that pictures of single splits and of margins show; of more, the reference's best one."""
-
-
-@dataclass(frozen=True)
-class Style:
-    """How a method is drawn."""
-
-    colour: str
-    marker: str
-    dashed: bool
-
-
-def styles(evaluation: Evaluation) -> dict[str, Style]:
-    """Return how every method is drawn: the reference in black, all columns in grey, the others by their place."""
-    grey = [method for method in evaluation.methods if method in evaluation.unreduced - {evaluation.reference}]
-    found = {evaluation.reference: Style(INK, "o", False), **dict.fromkeys(grey, Style(FAINT, "None", True))}
-    others = [method for method in evaluation.methods if method not in found]
-    colours = FEW_COLOURS[:-1] if len(others) < len(FEW_COLOURS) else TEN_COLOURS  # the last of the few is black
-    for i, method in enumerate(others):
-        marker = METHOD_MARKERS[i % len(METHOD_MARKERS)]
-        found[method] = Style(colours[i % len(colours)], marker, i >= len(colours))
-    return found
-
-
-def drawn_sizes(evaluation: Evaluation, classifier: str) -> list[int]:
-    """Return up to two numbers of components: all, or that with the reference's lowest mean under a classifier."""
-    sizes, reference = evaluation.n_components, evaluation.reference
-    if len(sizes) <= MAX_DRAWN:
-        return sizes
-    return [min(sizes, key=lambda size: evaluation.cells[reference, size, classifier].summary.mean)]
 
 
 def digits(evaluation: Evaluation) -> int:
@@ -60,16 +25,8 @@ def digits(evaluation: Evaluation) -> int:
 
 
 def spread(summary: Summary, decimals: int) -> str:
-    """Return mean and deviation: "17.3 ± 3.0"."""
-    mean, deviation = f"{summary.mean:.{decimals}f}", summary.deviation
-    return f"{mean}{PLUS_MINUS}{deviation:.{decimals}f}" if math.isfinite(deviation) else mean
-
-
-def probability(value: float) -> str:
-    """Return a p-value, "p = 0.013": two or three decimals, or a power of ten, the smallest 1e-16."""
-    if value >= 0.001:
-        return f"p = {value:.2f}" if value >= 0.1 else f"p = {value:.3f}"
-    return f"p = {value:.0e}".replace("e-0", "e-") if value > LEAST_P else f"p < {LEAST_P:.0e}"
+    """Return mean and deviation: "17.3 (3.0)"."""
+    return with_deviation(summary.mean, summary.deviation, f"{{:.{decimals}f}}".format)
 
 
 def components(evaluation: Evaluation, cell: Cell) -> str:
@@ -172,7 +129,7 @@ def _tested(evaluation: Evaluation, best: Cell, test: SignTest, t_test: Correcte
     return [
         f"{corrected(t_test, title_of(evaluation.reference))} Of these {splits} splits, {title} errs less "
         f"in {test.wins}, more in {test.untied - test.wins} and as often in {splits - test.untied} (sign test of these "
-        f"splits: {probability(test.p_value)}).",
+        f"splits: {written('p', test.p_value)}).",
         *_limits(evaluation, t_test, best.summary.overlap),
     ]
 
@@ -200,7 +157,7 @@ def corrected(test: CorrectedTest, other: str) -> str:
         )
     significant = "significant" if test.is_significant else "not significant"
     return (
-        f"The difference is {significant} at the 5% level: {probability(test.p_value)} by the corrected resampled "
-        f"t-test (two-sided), {probability(test.adjusted)} after Holm's correction for "
+        f"The difference is {significant} at the 5% level: {written('p', test.p_value)} by the corrected resampled "
+        f"t-test (two-sided), {written('p', test.adjusted)} after Holm's correction for "
         f"{plural(test.tests, 'test')}{f' (this one and those against {other})' if test.tests > 1 else ''}."
     )
