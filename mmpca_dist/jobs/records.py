@@ -101,6 +101,7 @@ class ChoiceRecord(PassesRecord):
     found: list[str]
     overlap: float
     n_splits: NotRequired[int]
+    planned: NotRequired[int]
 
 
 class ReduceRecord(PassesRecord):
@@ -170,6 +171,8 @@ class ScoreRecord(PassesRecord):
     """How many splits were scored, and the passes that this took."""
 
     n_splits: int
+    planned: NotRequired[int]
+    """Memory that the splits take, by the first one."""
 
 
 class CompareRecord(ReportRecord):

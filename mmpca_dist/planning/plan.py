@@ -97,9 +97,11 @@ class Plan:
 
     def after(self, choice: Plan, remedy: str) -> Plan:
         """Return the plan of a job that chooses its numbers of components by an evaluation first."""
+        passes = [replace(each, name=f"choose: {each.name}") for each in choice.passes]
         return replace(
-            self, memory=max(choice.memory, self.memory), fits=choice.fits, at_once=choice.at_once,
-            search=self.search or choice.search, remedy=remedy if choice.memory > self.memory else self.remedy,
+            self, passes=[*passes, *self.passes], memory=max(choice.memory, self.memory), fits=choice.fits,
+            at_once=choice.at_once, search=self.search or choice.search,
+            remedy=remedy if choice.memory > self.memory else self.remedy,
         )  # fmt: skip
 
     @property

@@ -22,14 +22,13 @@ from mmpca_dist.evaluation.training import read_all
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import versions
 from mmpca_dist.jobs.events import Callback, told
-from mmpca_dist.jobs.first_stages import COUNT, look_ahead, map_stages, planned, request_of
+from mmpca_dist.jobs.first_stages import COUNT, look_ahead, map_stages, planned
 from mmpca_dist.jobs.inputs import held_out_in_words, note_on_many, notes_on_parts
 from mmpca_dist.jobs.job import Job, Stage, open_job, run_stage
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.all_columns import METHOD
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.passes.rows import spread_sample
-from mmpca_dist.planning.evaluation_plan import plan_evaluation
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.predictors.classifiers import is_from_moments
 from mmpca_dist.predictors.fits import GRID, choose_C
@@ -37,6 +36,7 @@ from mmpca_dist.results.notes import goes_by_scatter, note_ahead
 from mmpca_dist.runs import evaluation_scores
 from mmpca_dist.runs.evaluation_scores import SplitRecords
 from mmpca_dist.runs.outcomes import FinishedEvaluation
+from mmpca_dist.runs.pilots import planned_evaluation
 from mmpca_dist.statistics.widened_rows import adjusted_rows, adjustment_from_pass
 from mmpca_dist.tables.column_scatter import ColumnSpread, dominance_note, dominant_columns
 from mmpca_dist.tables.dataset import Dataset
@@ -60,7 +60,7 @@ def planned_with_all_columns(job: Job) -> tuple[Plan, str]:
     Where they are evaluated, and were not asked for, they become the last method of the job. An evaluation that goes on
     keeps to what it began with, whatever memory there is now.
     """
-    plan, config = _plan(job), job.config
+    plan, config = _planned(job), job.config
     if config.unreduced:
         return plan, ""
     begun = job.run.record(records.TUNE) if job.key else None
@@ -70,7 +70,7 @@ def planned_with_all_columns(job: Job) -> tuple[Plan, str]:
     before = job.inputs
     methods = [*config.methods, MethodSection.model_validate(METHOD.name)]
     job.inputs = replace(before, config=config.model_copy(update={"methods": methods}))
-    larger = _plan(job)
+    larger = _planned(job)
     if begun is None and plan.memory <= plan.memory_limit < larger.memory:
         job.inputs = before
         return plan, (
@@ -80,9 +80,8 @@ def planned_with_all_columns(job: Job) -> tuple[Plan, str]:
     return larger, ""
 
 
-def _plan(job: Job) -> Plan:
-    evaluation = evaluation_scores.evaluation_request(job, job.splits)
-    return plan_evaluation(request_of(job), evaluation)
+def _planned(job: Job) -> Plan:
+    return planned_evaluation(job, evaluation_scores.evaluation_request(job, job.splits))
 
 
 def _impossible(config: RunConfig, dataset: Dataset, parts: PartSizes) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import operator
 import time
+import tracemalloc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,14 +19,17 @@ from mmpca_dist.evaluation.engine import evaluate
 from mmpca_dist.evaluation.request import Classifiers, EvaluationRequest
 from mmpca_dist.evaluation.splits import PartSizes, Splits
 from mmpca_dist.evaluation.training import held_rows, merged_moments, own_passes, read_all
+from mmpca_dist.jobs.first_stages import request_of
 from mmpca_dist.jobs.job import Job
 from mmpca_dist.jobs.object_records import AGAIN
 from mmpca_dist.jobs.records import ScoreRecord
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.base.statistics_for import no_scatter
 from mmpca_dist.passes.census import Census
+from mmpca_dist.passes.pilot import traced
 from mmpca_dist.passes.schedulers import Prepared, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.planning.evaluation_plan import is_measured, plan_evaluation, splits_at_once
 from mmpca_dist.predictors.classifiers import check_classes, refuse_weights
 from mmpca_dist.statistics.moments import use_pooled
 from mmpca_dist.stores import storage
@@ -114,12 +118,15 @@ def score_splits(job: Job, stage: str, penalties: dict[str, float] | None = None
     records = SplitRecords(job.run.path("splits"), job.key)
     total = splits.n_splits * len(splits.held_out)
     missing = records.missing(total)
-    if missing:
-        score = _score_in_memory if request.in_memory else _score
-        score(job, request, records, missing, stage)
+    planned = 0
+    if missing and request.in_memory:
+        planned = _score_in_memory(job, request, records, missing, stage)
+    elif missing:
+        _score(job, request, records, missing, stage)
     done = records.read(total)
     return {
         "n_splits": total,
+        "planned": planned,
         "passes": [name for record in done for name in record.get("passes", [])],
         "bytes": sum(record.get("bytes", 0) for record in done),
         "outputs": [f"splits/{number:05d}.json" for number in range(total)],
@@ -192,18 +199,32 @@ def _score(job: Job, request: EvaluationRequest, records: SplitRecords, missing:
 
 def _score_in_memory(
     job: Job, request: EvaluationRequest, records: SplitRecords, missing: list[int], stage: str
-) -> None:
-    """Evaluate a part held out a task, each with all rows in memory, which a first task reads."""
+) -> int:
+    """Evaluate a part held out a task, each with all rows in memory, which a first task reads.
+
+    Returns the memory that this takes by the first of them, which is alone; 0 where little data needs no such look.
+    """
     job.callback.on_pass(stage, ROWS)
     spans = [Span(i, (number, number + 1)) for i, number in enumerate(missing)]
-    progress, forecast = job.progress(stage), _forecast(job, stage, len(missing), job.config.compute.n_threads)
+    tasks, n_threads = job.tasks(stage), job.config.compute.n_threads
+    progress, forecast = job.progress(stage), _forecast(job, stage, len(missing), n_threads)
+    alone = planned = 0
 
     def tell(done: int, total: int) -> None:
-        progress(done, total)
-        forecast(done)
+        progress(alone + done, len(spans))
+        forecast(alone + done)
 
-    task = Prepared(partial(_with_rows, job.dataset, job.splits, request, records, missing[0]))
-    replace(job.tasks(stage), progress=tell).run(task, spans, operator.add, "split", kept=False)
+    task: Any = Prepared(partial(_with_rows, job.dataset, job.splits, request, records, missing[0]))
+    if job.scheduler.in_process and len(spans) > 1 and is_measured(request_of(job), request):
+        task = task.make()  # so that the rows stay for the others
+        with traced():
+            replace(tasks, scheduler=Threads(1)).run(task, spans[:1], operator.add, "split", kept=False)
+            _, split = tracemalloc.get_traced_memory()
+        alone = 1
+        count, planned = splits_at_once(plan_evaluation(request_of(job), request), job.dataset.n_bytes, split)
+        tasks = replace(tasks, scheduler=Threads(count))
+    replace(tasks, progress=tell).run(task, spans[alone:], operator.add, "split", kept=False)
+    return planned
 
 
 def _with_rows(

@@ -26,7 +26,6 @@ from mmpca_dist.limits import COMPONENT_COUNTS
 from mmpca_dist.methods.base.statistics_for import class_statistics, with_nearest_pairs, with_sweeps
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.passes.scratch import open_scratch
-from mmpca_dist.planning.evaluation_plan import plan_evaluation
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.results.notes import (
     dominant_columns_of,
@@ -39,7 +38,7 @@ from mmpca_dist.results.notes import (
 )
 from mmpca_dist.runs import evaluation_scores
 from mmpca_dist.runs.outcomes import FinishedRun
-from mmpca_dist.runs.pilots import planned_by_pilot
+from mmpca_dist.runs.pilots import planned_by_pilot, planned_evaluation
 from mmpca_dist.runs.projection import PROJECT
 from mmpca_dist.statistics.class_weights import weighted_by_class
 from mmpca_dist.statistics.working_statistics import Statistics
@@ -260,7 +259,8 @@ def plan_of(job: Job) -> Plan:
     """Return the plan of a run."""
     plan, choosing = planned_by_pilot(job, request_of(job)), choice_request(job)
     if choosing is not None:
-        plan = plan.after(plan_evaluation(request_of(job), choosing), "fewer evaluation.folds, n_components as numbers")
+        remedy = "fewer evaluation.folds, n_components as numbers"
+        plan = plan.after(planned_evaluation(_in_folds(job), choosing), remedy)
     return replace(plan, note=note_ahead(job.config, job.dataset))
 
 

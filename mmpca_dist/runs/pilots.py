@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import PlanError
+from mmpca_dist.errors import InputError, PlanError
+from mmpca_dist.evaluation.engine import evaluate
+from mmpca_dist.evaluation.request import EvaluationRequest
+from mmpca_dist.evaluation.splits import Splits
+from mmpca_dist.evaluation.training import merged_moments, own_passes
+from mmpca_dist.jobs.first_stages import request_of
 from mmpca_dist.jobs.job import Job
 from mmpca_dist.methods.base.statistics_for import class_statistics, with_sweeps
 from mmpca_dist.passes.census import Census
@@ -21,6 +27,7 @@ from mmpca_dist.passes.rows import Rows, fit_row_maps
 from mmpca_dist.passes.schedulers import Cluster, Scheduler
 from mmpca_dist.passes.scratch import MemoryScratch
 from mmpca_dist.passes.tree_reduction import Tasks
+from mmpca_dist.planning.evaluation_plan import is_measured, plan_evaluation
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.planning.run_plan import Measured, RunRequest, make_plan, plan_of
 from mmpca_dist.runs.projection import Projector, RowTable, project_rows
@@ -54,7 +61,8 @@ class PilotRun:
             if request.widths:
                 self._project(dataset, tasks)
             pilot.end()
-        return Measured(pilot.footprints, pilot.between, self._seen)
+        seen = 1.0 if self.census is None else share_of_classes(self.census)
+        return Measured(pilot.footprints, pilot.between, seen)
 
     def _fit(self, rows: Rows) -> None:
         request, needs = self.request, self.request.needs
@@ -87,13 +95,37 @@ class PilotRun:
             tasks.begins("project", rows.n_bytes)
             project_rows(rows, projectors, tables, tasks, self.keep)
 
-    @property
-    def _seen(self) -> float:
-        """Share of the classes that the two largest units have."""
-        if self.census is None:
-            return 1.0
-        units = sorted(self.census.units, key=lambda unit: unit[0] - unit[1])[:TRIED]
-        return len(np.unique(np.concatenate([unit[2] for unit in units]))) / len(self.census.classes)
+
+@dataclass(frozen=True)
+class PilotEvaluation:
+    """What a pilot must know of an evaluation by passes over the rows; picklable."""
+
+    request: RunRequest
+    census: Census
+    splits: Splits
+    """One split, of which one part is held out."""
+    evaluation: EvaluationRequest
+
+    def measure(self) -> Measured:
+        """Evaluate the part, as far as two units of the rows allow, and measure the passes."""
+        pilot, training = Pilot(), merged_moments if self.evaluation.merged else own_passes
+        with traced(), warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            rows = Rows(
+                dataset=fitted_maps(self.request.dataset), census=self.census, spans=self.request.spans,
+                scheduler=pilot, on_pass=pilot.begins,
+            )  # fmt: skip
+            with suppress(InputError, ValueError, EnoughError):  # of classes, say, that two units do not hold
+                for _ in evaluate(rows, self.splits, self.evaluation, training):
+                    pass
+            pilot.end()
+        return Measured(pilot.footprints, pilot.between, share_of_classes(self.census))
+
+
+def share_of_classes(census: Census) -> float:
+    """Return the share of the classes that the two largest units have."""
+    units = sorted(census.units, key=lambda unit: unit[0] - unit[1])[:TRIED]
+    return len(np.unique(np.concatenate([unit[2] for unit in units]))) / len(census.classes)
 
 
 def fitted_maps(dataset: Dataset) -> Dataset:
@@ -123,6 +155,19 @@ def planned_by_pilot(job: Job, request: RunRequest) -> Plan:
     return make_plan(request, measured(job.scheduler, pilot))
 
 
+def planned_evaluation(job: Job, evaluation: EvaluationRequest) -> Plan:
+    """Return the plan of an evaluation; passes over much data have a pilot of one part held out."""
+    request = request_of(job)
+    floor = plan_evaluation(request, evaluation)
+    if floor.memory > floor.memory_limit or evaluation.in_memory or not is_measured(request, evaluation):
+        return floor
+    one = job.splits.only(0)
+    # The last part, before which most train, if those before it do; all of them where one pass takes medians for all.
+    alone = one if request.needs.medians else replace(one, held_out=one.held_out[-1:])
+    pilot = PilotEvaluation(request, job.census, alone, evaluation)
+    return plan_evaluation(request, evaluation, measured(job.scheduler, pilot))
+
+
 def plan_of_pass(scheduler: Scheduler, pilot: PilotRun, floor: int, **others: Any) -> Plan:
     """Return the plan of a single pass by its pilot, with ``floor`` bytes or more."""
     request, found = pilot.request, Measured([], 0)
@@ -131,7 +176,7 @@ def plan_of_pass(scheduler: Scheduler, pilot: PilotRun, floor: int, **others: An
     return plan_of(request, found.footprints, max(floor, found.memory(request.resources.process_threads)), **others)
 
 
-def measured(scheduler: Scheduler, pilot: PilotRun) -> Measured:
+def measured(scheduler: Scheduler, pilot: PilotRun | PilotEvaluation) -> Measured:
     """Return what a pilot measures, in this process or on one worker of the cluster.
 
     Raises `PlanError` where the worker dies of it.

@@ -35,7 +35,7 @@ def test_the_command_shows_it(tmp_path):
     config = write_config(tmp_path / "my.yaml", tmp_path / "out", uri, evaluation=evaluation)
     found = CliRunner().invoke(cli, ["plan", config, "--evaluation"], catch_exceptions=False)
     assert found.exit_code == 0, found.output
-    assert "every method is fitted 14 times" in " ".join(found.output.split())
+    assert "every method is fitted" in " ".join(found.output.split())
 
 
 FIRST, TOGETHER = "told after the first splits", "not known: all splits end together"

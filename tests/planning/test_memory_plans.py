@@ -37,7 +37,8 @@ def peaks_of(content, purpose):
             with measured(job, 0.002) as peak:
                 run_stage(job, stage)
                 peaks[stage.name] = peak()
-        return peaks, job.results["plan"]["memory"], job.results["plan"]["base"]
+        planned = max(job.results["plan"]["memory"], job.results.get("score", {}).get("planned", 0))
+        return peaks, planned, job.results["plan"]["base"]
 
 if __name__ == "__main__":
     few, rows, purpose, limits = json.loads(sys.argv[1])
