@@ -35,6 +35,17 @@ def same_models(one, other, methods, atol=1e-9, rtol=None, classes=True):
             np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=rtol, err_msg=method)
 
 
+def loaded_like(output, method, own, X, arrays, **tolerances):
+    """Return the model of a run, whose arrays, labels and projected rows are those of an estimator of its own."""
+    model = load_model(str(output), method)
+    for name in arrays:
+        np.testing.assert_allclose(getattr(model, name), getattr(own, name), **tolerances, err_msg=name)
+    assert model.predict(X).tolist() == own.predict(X).tolist()
+    projected = zarr.open_array(f"{output}/projected/{method}.zarr/X")[...]
+    np.testing.assert_allclose(projected, own.transform(X), **tolerances)
+    return model
+
+
 def model_hash(output, methods):
     """Hash the bits of every array of every model."""
     digest = hashlib.sha256()

@@ -30,13 +30,21 @@ SCATTERS = ("pca", "m-pca0", "m-pca1a", "m-pca1b")
 
 def take(X, y, *, edges=None, classes=None, precision="double", threads=1, on_pass=None, **options):
     """Return (moments, medians) of one pass whose reading units begin at ``edges``."""
-    dataset = rows_in_memory(np.asarray(X), np.asarray(y))
-    spans = spans_of(np.asarray([0, len(X)] if edges is None else edges))
+    dataset = rows_in_memory(X if scipy.sparse.issparse(X) else np.asarray(X), np.asarray(y))
+    spans = spans_of(np.asarray([0, dataset.n_rows] if edges is None else edges))
     census = count_labels(dataset, spans, Tasks(scheduler=Threads(threads)))
     if classes is not None:
         census = census.over(np.asarray(classes))
     rows = Rows(dataset=dataset, census=census, spans=spans, scheduler=Threads(threads), on_pass=on_pass)
     return take_moments(rows, precision=precision, **options)
+
+
+def assert_same_on_threads(X, y, **options):
+    """The moments of rows are the same bits on any number of threads."""
+    one, *others = (take(X, y, threads=threads, **options)[0] for threads in (1, 2, 5))
+    for other in others:
+        np.testing.assert_array_equal(other.means, one.means)
+        np.testing.assert_array_equal(other.scatters, one.scatters)
 
 
 def lay_out_rows(X, y=None, *, edges=None, scratch=None, scheduler=None, deviations=None):

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from dask_ml.preprocessing import StandardScaler as DaskScaler
-from helpers.estimators import CONTINUOUS, make
+from helpers.estimators import CONTINUOUS, DASK_FORMS, dask_forms, make
 from helpers.estimators import VARIED as ALL
 from helpers.tables import labelled
 from sklearn.base import clone
@@ -104,30 +104,11 @@ def test_labels_may_be_strings():
     np.testing.assert_array_equal(found.components_, MarginPCA(2).fit(X, y).components_)
 
 
-def collections(X, y):
-    """Return the same labelled rows in every form that Dask gives them."""
-    frame = dd.from_pandas(pd.DataFrame(X, columns=list("abcde")), npartitions=4, sort=False)
-    labels = dd.from_pandas(pd.Series(y, name="y"), npartitions=4, sort=False)
-    return {
-        "rows": (da.from_array(X, (17, 5)), da.from_array(y, 17)),
-        "row and column chunks": (da.from_array(X, (17, 2)), da.from_array(y, 30)),
-        "one chunk a row": (da.from_array(X, (1, 5)), da.from_array(y, 90)),
-        "labels in memory": (da.from_array(X, (40, 5)), y),
-        "empty chunks": (da.from_array(X, ((0, 50, 0, 40), (5,))), y),
-        "data frames": (frame, labels),
-        "data frame, array": (frame, da.from_array(y, 23)),
-        "unknown chunk sizes": (frame.to_dask_array(), labels.to_dask_array()),
-    }
-
-
-FORMS = tuple(collections(np.zeros((90, 5)), np.zeros(90, int)))
-
-
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", DASK_FORMS)
 @pytest.mark.parametrize("name", ["m-pca0", "m-pca1b", "m-pca2", "fisher"])
 def test_dask_collections_give_the_components_of_the_rows_in_memory(name, form, several_units):
     X, y = labelled(90, 5, 3, seed=3)
-    rows, labels = collections(X, y)[form]
+    rows, labels = dask_forms(X, y)[form]
     found = make(name, n_components=2, precision="double").fit(rows, labels)
     expected = make(name, n_components=2, precision="double").fit(X, y)
     # 90 eps over gaps above 1e-2 of the trace; Fisher's shrinkage of 1e-3 amplifies once more
@@ -187,24 +168,18 @@ def test_inverse_transform_of_a_dask_array_stays_lazy():
 
 
 @pytest.mark.parametrize(
-    ("chunks", "row", "first", "last"),
-    [((15, 15, 15, 15), 43, 30, 44), ((15, 15, 15, 15), 45, 45, 59), ((5, 5, 0, 5, 45), 12, 10, 14)],
-)
+    ("d", "chunks", "row", "first", "last"),
+    [(5, (15, 15, 15, 15), 43, 30, 44), (5, (15, 15, 15, 15), 45, 45, 59), (5, (5, 5, 0, 5, 45), 12, 10, 14),
+     (90, (20, 20, 20), 55, 40, 59)],
+)  # fmt: skip
 @pytest.mark.parametrize("joined", [False, True])
-def test_a_value_that_is_not_finite_in_a_dask_array_is_named_by_row_and_block(chunks, row, first, last, joined, limits):
+def test_a_value_that_is_not_finite_in_dask_rows_is_named_by_row_and_block(d, chunks, row, first, last, joined, limits):
     """Whether or not several blocks are read as one unit."""
-    limits.unit_bytes = (60 if joined else 20) * 5 * 8
-    X, y = labelled(60, 5, 2, seed=8)
+    limits.unit_bytes = (60 if joined else 20) * d * 8
+    X, y = labelled(60, d, 2, seed=8)
     X[row, 3] = np.nan
     with pytest.raises(InputError, match=f"Found nan in row {row}, column 3, in rows {first} to {last} of the Dask"):
-        MarginPCA(2).fit(da.from_array(X, (chunks, 5)), y)
-
-
-def test_a_value_that_is_not_finite_in_a_wide_dask_array_is_named_by_row_and_block():
-    X, y = labelled(30, 40, 2, seed=8)
-    X[28, 3] = np.nan
-    with pytest.raises(InputError, match="Found nan in row 28, column 3, in rows 20 to 29 of the Dask"):
-        MarginPCA(2).fit(da.from_array(X, (10, 40)), y)
+        MarginPCA(2).fit(da.from_array(X, (chunks, d)), y)
 
 
 def test_dask_rows_that_cannot_be_used_are_refused(several_units):

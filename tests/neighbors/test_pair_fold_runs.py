@@ -7,7 +7,6 @@ from functools import partial
 import dask.array as da
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
 from helpers.part_samples import assert_training, difference_rows, find_all, make_small, prepared, training_statistics
 from helpers.samples import even_edges
 from helpers.tables import counts_like_text, labelled, write_csr
@@ -70,11 +69,10 @@ def test_the_same_bits_for_any_number_of_threads_in_memory_and_on_disk(reference
 
 
 @pytest.mark.slow
-def test_the_same_bits_for_worker_processes(reference, tmp_path):
-    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": None, "memory_limit": 0}
-    with LocalCluster(n_workers=2, **options) as local, Client(local) as client:
-        found = bits(Cluster(client), partial(open_scratch, False, str(tmp_path)), SEARCHES[1:3])
-        assert found == reference[len(NAMED) : 3 * len(NAMED)]
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+def test_the_same_bits_for_worker_processes(cluster, reference, tmp_path):
+    found = bits(Cluster(cluster), partial(open_scratch, False, str(tmp_path)), SEARCHES[1:3])
+    assert found == reference[len(NAMED) : 3 * len(NAMED)]
 
 
 @pytest.mark.parametrize("n_parts", [2, 3])

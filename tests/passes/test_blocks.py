@@ -15,7 +15,7 @@ from zarr.codecs import Crc32cCodec
 from mmpca_dist import MarginPCA, class_moments, open_dataset
 from mmpca_dist.errors import AccessError, InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.passes.units import read_batches
+from mmpca_dist.passes.units import BLOCK_BYTES, block_rows, read_batches, rows_of_classes, rows_within
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.spans import Span
@@ -36,6 +36,15 @@ def stored(path, X, y, **options):
 def table():
     rng = np.random.default_rng(3)
     return (rng.standard_normal((N, D)) * 30 + 60), rng.integers(4, size=N)
+
+
+def test_rows_of_a_block_follow_from_what_a_row_takes():
+    """Bits of sums depend on them."""
+    assert [block_rows(width) for width in (0, 1, 64, 65, 1000, 2047, 10**6)] == [2048, 2048, 2048, 2016, 131, 64, 64]
+    assert block_rows(10**6, 16) == 16 and block_rows(8192, 16) == BLOCK_BYTES // 8 // 8192
+    assert [rows_of_classes(3, d) for d in (1, 256, 400, 512, 5000)] == [3072, 3072, 4800, 6144, 6144]
+    assert rows_of_classes(1, 1) == 2048
+    assert [rows_within(100, n) for n in (1, 33, 200)] == [100, 3, 1]
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i1", "u1", "i2", "bool"])

@@ -101,24 +101,24 @@ def add(left, right):
     return left + right
 
 
+def check_findings(scheduler, bad, caplog, capfd):
+    """The user's mistake comes back as one sentence; nothing logs a traceback, and the next pass is made."""
+    spans, tasks = [Span(i, (i, i + 1)) for i in range(40)], Tasks(scheduler=scheduler)
+    with pytest.raises(InputError, match=rf"^Found nonsense in span {bad}\.$"):
+        tasks.run(Refuses(bad), spans, add, "refuse")
+    assert tasks.run(Refuses(-1), spans, add, "accept") == 40
+    assert "Traceback" not in caplog.text + "".join(capfd.readouterr())
+
+
 @pytest.mark.parametrize("bad", [0, 17, 39])
 def test_a_finding_ends_the_pass_without_a_crash(bad, caplog, capfd):
-    """The user's mistake comes back as one sentence; nothing logs a traceback."""
-    spans = [Span(i, (i, i + 1)) for i in range(40)]
-    with pytest.raises(InputError, match=rf"^Found nonsense in span {bad}\.$"):
-        Tasks(scheduler=Threads(2)).run(Refuses(bad), spans, add, "refuse")
-    assert "Traceback" not in caplog.text + "".join(capfd.readouterr())
-    assert Tasks(scheduler=Threads(2)).run(Refuses(-1), spans, add, "accept") == 40
+    check_findings(Threads(2), bad, caplog, capfd)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cluster", [1], indirect=True)
 def test_a_finding_on_a_worker_ends_the_pass_without_a_crash(cluster, caplog, capfd):
-    spans = [Span(i, (i, i + 1)) for i in range(40)]
-    with pytest.raises(InputError, match=r"^Found nonsense in span 3\.$"):
-        Tasks(scheduler=Cluster(cluster)).run(Refuses(3), spans, add, "refuse")
-    assert Tasks(scheduler=Cluster(cluster)).run(Refuses(-1), spans, add, "accept") == 40
-    assert "Traceback" not in caplog.text + "".join(capfd.readouterr())
+    check_findings(Cluster(cluster), 3, caplog, capfd)
 
 
 def concatenate(left, right):

@@ -2,12 +2,10 @@
 
 import dask
 import dask.array as da
-import dask.dataframe as dd
 import naive
 import numpy as np
-import pandas as pd
 import pytest
-import zarr
+from helpers.estimators import DASK_FORMS, dask_forms
 from helpers.samples import angle_bound, largest_angle, watched
 from helpers.tables import labelled, with_targets
 from naive_regressions import exact_cross_scatter
@@ -160,28 +158,12 @@ def test_a_target_that_varies_with_no_column_is_refused():
             SupervisedPCA(target="continuous").fit(X, useless)
 
 
-def collections(X, Y, folder):
-    """Return the same rows and targets in every form that Dask gives them."""
-    store = zarr.create_array(f"{folder}/X.zarr", shape=X.shape, chunks=(17, X.shape[1]), dtype=X.dtype)
-    store[...] = X
-    frame = dd.from_pandas(pd.DataFrame(X, columns=list("abcd")), npartitions=4, sort=False)
-    targets = dd.from_pandas(pd.DataFrame(Y, columns=["u", "v"]), npartitions=4, sort=False)
-    return {
-        "rows": (da.from_array(X, (17, 4)), da.from_array(Y, (17, 2))),
-        "other chunks": (da.from_array(X, (17, 2)), da.from_array(Y, (30, 1))),
-        "targets in memory": (da.from_array(X, (40, 4)), Y),
-        "empty chunks": (da.from_array(X, ((0, 50, 0, 40), (4,))), Y),
-        "data frames": (frame, targets),
-        "from Zarr": (da.from_zarr(f"{folder}/X.zarr"), da.from_array(Y, (30, 2))),
-    }
-
-
-@pytest.mark.parametrize("form", list(range(6)))
-def test_dask_collections_give_the_components_of_the_rows_in_memory(form, tmp_path, small_units):
+@pytest.mark.parametrize("form", DASK_FORMS)
+def test_dask_collections_give_the_components_of_the_rows_in_memory(form, small_units):
     X, Y = with_targets(90, 4, 2, seed=10)
     small_units(20, X)
     expected = SupervisedPCA(target="continuous").fit(X, Y)
-    rows, targets = list(collections(X, Y, tmp_path).values())[form]
+    rows, targets = dask_forms(X, Y)[form]
     found = SupervisedPCA(target="continuous").fit(rows, targets)
     np.testing.assert_allclose(found.components_, expected.components_, atol=1e-11)
     assert_cross(found.moments_, X, Y)

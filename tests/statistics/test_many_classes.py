@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.samples import even_edges, product_bound, take
+from helpers.samples import assert_same_on_threads, even_edges, product_bound, take
 from helpers.watching import allocated, watched
 from naive import exact_class_moments
 
@@ -61,13 +61,7 @@ def test_classes_of_one_row_each_have_no_scatter_at_all():
 @pytest.mark.parametrize("weights", [None, np.ones((1, 900))])
 def test_bits_do_not_depend_on_threads(precision, weights):
     X, y = many(900, 3000, d=5, seed=1)
-    runs = [
-        take(X, y, edges=even_edges(3900, 40), precision=precision, weights=weights, threads=threads)[0]
-        for threads in (1, 2, 5)
-    ]
-    for other in runs[1:]:
-        np.testing.assert_array_equal(other.means, runs[0].means)
-        np.testing.assert_array_equal(other.scatters, runs[0].scatters)
+    assert_same_on_threads(X, y, edges=even_edges(3900, 40), precision=precision, weights=weights)
 
 
 def test_what_a_span_leaves_is_of_the_classes_that_it_has_seen():

@@ -119,36 +119,21 @@ def test_a_small_budget_costs_passes_but_no_bits(kind, pairing, small_budget):
     np.testing.assert_array_equal(found, expected_medians(X, y, pairing))
     assert passes[0] == "moments"
     assert set(passes[1:]) <= {"medians"}
+    if kind not in ("ties", "binary", "constant"):  # brackets overflow, or miss
+        assert passes.count("medians") >= 2
 
 
-def test_overflow_and_missed_brackets_do_take_further_passes(small_budget):
-    """Guards the test above: its budget and samples really force the path of several rounds."""
-    small_budget(kept=64, floor=4000, sample=32)
-    for kind in ("normal", "sorted by value, classes far apart", "heavy tails", "misled sample"):
-        X, y = adversarial(kind, 4001, seed=1)
-        passes, _ = passes_and_medians(X, y, size=97)
-        assert passes.count("medians") >= 2, kind
-
-
-@pytest.mark.parametrize("n_classes", [2, 40])
+@pytest.mark.parametrize(
+    ("n_classes", "kept", "sample", "size"), [(2, 64, 10_000, 1500), (40, 64, 10_000, 1500), (40, 4000, 100, 400)]
+)
 @pytest.mark.parametrize("pairing", ["one-vs-rest", "one-vs-one"])
-def test_a_sample_of_all_rows_leaves_one_pass(n_classes, pairing, small_budget):
-    """Blocks of rows of several classes, and of one, whatever a pass may keep."""
-    small_budget(kept=64, floor=100, sample=10_000)
+def test_a_sample_of_all_rows_leaves_one_pass(n_classes, kept, sample, size, pairing, small_budget):
+    """Blocks of rows of several classes, and of one, whatever a pass may keep; a small sample leaves several."""
+    small_budget(kept=kept, floor=100, sample=sample)
     rng = np.random.default_rng(n_classes)
     X, y = rng.standard_normal((1500, 3)).astype(np.float32), rng.permutation(np.arange(1500) ** 2 // 9 % n_classes)
-    passes, found = passes_and_medians(X, y, size=len(X), pairing=pairing)
-    assert passes == ["moments"]
-    np.testing.assert_array_equal(found, expected_medians(X, y, pairing))
-
-
-@pytest.mark.parametrize("pairing", ["one-vs-rest", "one-vs-one"])
-def test_many_classes_in_several_passes(pairing, small_budget):
-    small_budget(kept=4000, floor=100, sample=100)
-    rng = np.random.default_rng(5)
-    X, y = rng.standard_normal((1500, 3)).astype(np.float32), rng.integers(40, size=1500)
-    passes, found = passes_and_medians(X, y, size=400, pairing=pairing)
-    assert len(passes) > 1
+    passes, found = passes_and_medians(X, y, size=size, pairing=pairing)
+    assert (passes == ["moments"]) == (sample >= len(X))
     np.testing.assert_array_equal(found, expected_medians(X, y, pairing))
 
 

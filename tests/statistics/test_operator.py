@@ -4,7 +4,6 @@ import dask.array as da
 import naive
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
 from helpers.operators import URI, WORK, assert_applied, bits, bound_on, make_operator, some_blocks
 from helpers.samples import even_edges, shuffled
 from helpers.tables import labelled
@@ -70,19 +69,6 @@ def test_a_provisional_centre_that_is_off_is_put_right():
     operator.centres += 3.0
     assert_applied(operator, X, y, some_blocks(5, 2))
     np.testing.assert_allclose(operator.means, [X[y == label].mean(axis=0) for label in (0, 1)], rtol=1e-13)
-
-
-@pytest.mark.parametrize("precision", ["single", "double"])
-def test_classes_of_one_row_and_constant_columns(precision):
-    X, y = labelled(40, 6, 3, seed=8)
-    y[y == 0] = 1
-    y[5] = 0
-    X[:, 2], X[:, 4] = 0.1, 1e6 / 3  # neither is a number of single precision
-    operator = make_operator(X, y, precision, edges=even_edges(40, 7))
-    assert_applied(operator, X, y, some_blocks(6, 3))
-    assert not operator.squares[0].any(), "one row has no scatter"
-    assert not operator.squares[:, [2, 4]].any(), "a constant column has no scatter, to the bit"
-    np.testing.assert_array_equal(operator.means[:, [2, 4]], np.tile([0.1, 1e6 / 3], (3, 1)))
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
@@ -182,10 +168,9 @@ def test_the_same_bits_for_any_number_of_threads_and_any_order(threads, referenc
 
 
 @pytest.mark.slow
-def test_the_same_bits_for_worker_processes(reference):
-    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": None, "memory_limit": 0}
-    with LocalCluster(n_workers=2, **options) as local, Client(local) as client:
-        assert bits(Cluster(client)) == reference
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+def test_the_same_bits_for_worker_processes(cluster, reference):
+    assert bits(Cluster(cluster)) == reference
 
 
 @pytest.mark.parametrize("solver", ["dense", "krylov"])

@@ -3,23 +3,19 @@
 import dask.array as da
 import numpy as np
 import pytest
-from helpers.samples import even_edges, on_dense, product_bound
+from helpers.samples import assert_same_on_threads, even_edges, on_dense, product_bound, take
 from naive import exact_class_moments
 from scipy.sparse import csr_array, random_array
 
 from mmpca_dist import MarginPCA, class_moments
 from mmpca_dist.errors import InputError
-from mmpca_dist.passes.census import count_labels
 from mmpca_dist.passes.folds import folds_of
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
-from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics import from_rows
 from mmpca_dist.statistics.fold_moments import class_fold_moments
-from mmpca_dist.statistics.from_rows import take_moments
 from mmpca_dist.statistics.moments import pooled_weights
 from mmpca_dist.tables.readers.memory import rows_in_memory
-from mmpca_dist.tables.spans import spans_of
 
 
 def sparse_rows(n, d, n_classes, density=0.04, seed=0, dtype=np.float64):
@@ -31,14 +27,6 @@ def sparse_rows(n, d, n_classes, density=0.04, seed=0, dtype=np.float64):
     y[n // 2] = n_classes - 1
     X[:, 0] = np.where(y % 2, 3.0, 0.0)[:, None]  # one integer in every class
     return csr_array(X).astype(dtype), y
-
-
-def take(X, y, *, precision="double", threads=1, edges=None, **options):
-    dataset = rows_in_memory(X, y, "the test")
-    spans = spans_of(np.asarray([0, X.shape[0]] if edges is None else edges))
-    census = count_labels(dataset, spans, Tasks(scheduler=Threads(threads)))
-    rows = Rows(dataset=dataset, census=census, spans=spans, scheduler=Threads(threads))
-    return take_moments(rows, precision=precision, **options)[0]
 
 
 @pytest.fixture
@@ -55,7 +43,7 @@ def test_scatters_are_those_of_the_definition(n, d, n_classes, pooled, precision
     classes, counts = np.unique(y, return_counts=True)
     _, means, scatters = exact_class_moments(X.toarray(), y, classes)
     weights = pooled_weights(counts) if pooled else None
-    found = take(X, y, precision=precision, weights=weights, edges=even_edges(n, 130))
+    found, _ = take(X, y, precision=precision, weights=weights, edges=even_edges(n, 130))
     np.testing.assert_array_equal(found.counts, counts)
     np.testing.assert_allclose(found.means, means, rtol=0, atol=1e-14)
     expected = scatters if not pooled else np.tensordot(weights, scatters, axes=1)
@@ -71,10 +59,7 @@ def test_scatters_are_those_of_the_definition(n, d, n_classes, pooled, precision
 def test_bits_do_not_depend_on_threads(pooled, never_dense):
     X, y = sparse_rows(2000, 100, 9, seed=1, dtype=np.float32)
     weights = pooled_weights(np.bincount(y)) if pooled else None
-    runs = [take(X, y, threads=threads, weights=weights, edges=even_edges(2000, 70)) for threads in (1, 2, 5)]
-    for other in runs[1:]:
-        np.testing.assert_array_equal(other.means, runs[0].means)
-        np.testing.assert_array_equal(other.scatters, runs[0].scatters)
+    assert_same_on_threads(X, y, weights=weights, edges=even_edges(2000, 70))
 
 
 def test_a_column_of_one_integer_in_each_class_has_no_scatter(never_dense):
@@ -170,7 +155,7 @@ def test_columns_far_from_zero_keep_what_they_vary_by(start, step, pooled):
     X[:, 0] = start + step * (np.arange(60) % 2)
     X[np.arange(60), 1 + rng.integers(0, 59, 60)] = 1
     weights = np.ones((1, 30)) if pooled else None
-    found = take(csr_array(X), y, weights=weights)
+    found, _ = take(csr_array(X), y, weights=weights)
     expected = exact_class_moments(X, y, np.unique(y))[2]
     expected = expected.sum(axis=0)[None] if pooled else expected
     np.testing.assert_allclose(found.scatters[:, 0, 0], expected[:, 0, 0], rtol=1e-6)
@@ -181,6 +166,6 @@ def test_sums_over_some_of_the_classes(density, never_dense):
     """Rows of classes with weight zero are in no product, as of pooled parts."""
     X, y = sparse_rows(600, 60, 4, density=density, seed=8)
     weights = np.asarray([[1.0, 1, 0, 0], [0, 0, 1, 1], [0, 3, 0, 5]])
-    found, scatters = take(X, y, weights=weights), exact_class_moments(X.toarray(), y, np.unique(y))[2]
+    (found, _), scatters = take(X, y, weights=weights), exact_class_moments(X.toarray(), y, np.unique(y))[2]
     expected = np.einsum("kc,cij->kij", weights, scatters)
     np.testing.assert_allclose(found.scatters, expected, rtol=0, atol=1e-12 * expected.max())

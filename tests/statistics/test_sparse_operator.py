@@ -71,12 +71,14 @@ def test_columns_far_from_zero_cost_no_digits(kind, mean, dtype, precision):
 
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_constant_columns_and_a_class_of_one_row(dtype, precision):
+@pytest.mark.parametrize("kind", [make_sparse, make_operator])
+def test_constant_columns_and_a_class_of_one_row(kind, dtype, precision):
+    """Of double precision, the constants are no numbers of single precision."""
     X, y = thinned(90, 6, 3, seed=22, dtype=dtype)
     y[y == 0] = 1
     y[5] = 0
     X[:, 2], X[:, 4] = 0.1, 1e6 / 3
-    operator = make_sparse(X, y, precision, edges=even_edges(90, 20))
+    operator = kind(X, y, precision, edges=even_edges(90, 20))
     assert_applied(operator, X, y, some_blocks(6, 3))
     assert not operator.squares[0].any(), "one row has no scatter"
     assert not operator.squares[:, [2, 4]].any(), "a constant column has no scatter, to the bit"

@@ -56,6 +56,8 @@ def test_the_gap_tells_how_far_the_minimum_is():
     for passes in range(least.n_iter_ - 3, least.n_iter_):
         with pytest.warns(ConvergenceWarning, match="raise max_iter"):
             model = LogisticDiscriminant(alpha=0.1, max_iter=passes, tol=0, precision="double").fit(X, y)
+        loss = -np.log(model.predict_proba(X)[np.arange(200), y]).sum()
+        assert model.objective_ == pytest.approx(loss + 0.1 * model.total_ / 2, rel=1e-12)
         missed = model.objective_ / least.objective_ - 1
         assert model.n_iter_ == passes
         assert model.gap_ < 0.1 and abs(missed - model.gap_) <= model.gap_ / 2 + 1e-14

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-import zarr
 from helpers.evaluating import by_cell, scored
-from helpers.runs import Recorder, model_hash
+from helpers.runs import Recorder, loaded_like, model_hash
 from helpers.samples import batch_of
 from helpers.tables import config_of, labelled, make_config, write_npz, write_zarr
 from sklearn.datasets import load_wine
@@ -35,15 +34,11 @@ def test_a_run_keeps_the_estimator_fitted_in_memory(n, d, n_classes, standardize
     uri = write_npz(tmp_path / "rows.npz", X, words)
     method = {**PENALTY, "reduction": reduction, "loss": loss}
     run(config_of(tmp_path / "out", uri, methods=["pca", method], n_components=[1, 2], standardize=standardize))
-    model = load_model(str(tmp_path / "out"), "projection-penalty")
     own = ProjectionPenaltyClassifier(
         reduction, n_components=2, alpha=5.0, loss=loss, precision="double", standardize=standardize
     ).fit(X, words)
-    for name in ("components_", "weights_", "objective_", "gaps_", "coef_", "intercept_", "coef_outside_"):
-        np.testing.assert_allclose(getattr(model, name), getattr(own, name), rtol=1e-6, atol=1e-8)
-    assert model.predict(X).tolist() == own.predict(X).tolist()
-    projected = zarr.open_array(str(tmp_path / "out" / "projected" / "projection-penalty.zarr" / "X"))[...]
-    np.testing.assert_allclose(projected, own.transform(X), rtol=1e-6, atol=1e-7)
+    arrays = ("components_", "weights_", "objective_", "gaps_", "coef_", "intercept_", "coef_outside_")
+    loaded_like(tmp_path / "out", "projection-penalty", own, X, arrays, rtol=1e-6, atol=1e-8)
     with pytest.raises(InputError, match=r"fitted for [26] components, and a fit for fewer has other ones"):
         load_model(str(tmp_path / "out"), "projection-penalty", 1)
 
