@@ -223,7 +223,8 @@ class _Passes:
         means = others.T[: len(moments.classes)]
         moments = replace(moments, counts=rows.census.counts, sizes=rows.census.sizes, means=means)
         given = operator.mean, operator.scale, block_size(needs, self.solver, len(others)), self.solver.tolerance
-        found = [arpack_vectors(batch, moments, each.scatter(moments), *given) for each in needs.scatters]
+        scatters = (each.scatter(moments) for each in ClassWeighting if each in needs.scatters)  # sets have no order
+        found = [arpack_vectors(batch, moments, scatter, *given) for scatter in scatters]
         found = [unit_columns(each).astype(work_type(self.precision)) for each in (others, *found)]
         return orthonormal(np.concatenate(found, axis=1), found[0][:, :0])
 
