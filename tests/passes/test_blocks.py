@@ -16,6 +16,8 @@ from mmpca_dist import MarginPCA, class_moments, open_dataset
 from mmpca_dist.errors import AccessError, InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.units import BLOCK_BYTES, block_rows, read_batches, rows_of_classes, rows_within
+from mmpca_dist.statistics.moments import ClassMoments, class_blocks
+from mmpca_dist.statistics.scatter_operator import panel_rows
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.spans import Span
@@ -38,13 +40,20 @@ def table():
     return (rng.standard_normal((N, D)) * 30 + 60), rng.integers(4, size=N)
 
 
-def test_rows_of_a_block_follow_from_what_a_row_takes():
+def test_rows_of_a_block_follow_from_what_a_row_takes(limits):
     """Bits of sums depend on them."""
     assert [block_rows(width) for width in (0, 1, 64, 65, 1000, 2047, 10**6)] == [2048, 2048, 2048, 2016, 131, 64, 64]
     assert block_rows(10**6, 16) == 16 and block_rows(8192, 16) == BLOCK_BYTES // 8 // 8192
     assert [rows_of_classes(3, d) for d in (1, 256, 400, 512, 5000)] == [3072, 3072, 4800, 6144, 6144]
     assert rows_of_classes(1, 1) == 2048
     assert [rows_within(100, n) for n in (1, 33, 200)] == [100, 3, 1]
+    single, double = np.dtype(np.float32), np.dtype(np.float64)
+    limits.centred_bytes = 4 << 20
+    assert [panel_rows(d, single, single) for d in (10, 1000, 10**6)] == [2048, 1048, 64]
+    assert panel_rows(1000, single, double) == 349
+    for weights, size in ((None, 409), (np.ones((1, 3000)), 2048)):
+        cut = class_blocks(np.arange(3000), ClassMoments.empty(np.arange(3000), 5, weights))
+        assert len(next(cut)) == size
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i1", "u1", "i2", "bool"])
