@@ -212,9 +212,7 @@ def _stored_rows(X: Any, y: Any, folder: str) -> dict[str, Any]:
         table = table.compute()
     labels = None if y is None else normalize_labels(dask.compute(y)[0], "y")
     if labels is not None and (words := sorted(MISSING.intersection(map(str, set(labels.tolist()))))):
-        raise InputError(
-            f"y holds the label {words[0]!r}, which says in tables that there is none: name it otherwise."
-        )
+        raise InputError(f"y holds the label {words[0]!r}, for which tables have no label: name it otherwise.")
     n_rows = getattr(table, "shape", (None,))[0]
     if labels is not None and isinstance(n_rows, int) and len(labels) != n_rows:
         raise InputError(f"X has {n_rows:,} rows, and y {len(labels):,} labels.")
