@@ -29,8 +29,7 @@ from mmpca_dist.ingest.csv_syntax import (
     rows_of,
     whole_numbers,
 )
-from mmpca_dist.ingest.row_source import LABELS, RowBlock, Selection
-from mmpca_dist.ingest.text import Text
+from mmpca_dist.ingest.row_source import LABELS, RowBlock, Selection, Text
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores.compression import HEAD_BYTES
 from mmpca_dist.tables.column_faults import refusal

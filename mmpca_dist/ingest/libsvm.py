@@ -11,8 +11,7 @@ from scipy.sparse import csr_array
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.ingest.group_writer import csr_bytes
-from mmpca_dist.ingest.row_source import LABELS, Codes, RowBlock, encode_block
-from mmpca_dist.ingest.text import Text
+from mmpca_dist.ingest.row_source import LABELS, Codes, RowBlock, Text, encode_block
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.tables.memory_limits import refuse_larger
 from mmpca_dist.tables.number_texts import as_number

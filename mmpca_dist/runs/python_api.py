@@ -37,6 +37,7 @@ from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.foreign import ForeignTable, as_table, labels_of
 from mmpca_dist.tables.labels import normalize_labels
+from mmpca_dist.tables.number_texts import MISSING
 from mmpca_dist.tables.plain_arrays import is_from, plain, with_known_chunks
 from mmpca_dist.tables.readers.frames import arrow_of
 from mmpca_dist.tables.readers.memory import CSR_PARTS
@@ -210,6 +211,8 @@ def _stored_rows(X: Any, y: Any, folder: str) -> dict[str, Any]:
     if issparse(getattr(table, "_meta", None)):
         table = table.compute()
     labels = None if y is None else normalize_labels(dask.compute(y)[0], "y")
+    if labels is not None and (words := sorted(MISSING.intersection(map(str, set(labels.tolist()))))):
+        raise InputError(f"y holds the label {words[0]!r}, for which tables have no label: name it otherwise.")
     n_rows = getattr(table, "shape", (None,))[0]
     if labels is not None and isinstance(n_rows, int) and len(labels) != n_rows:
         raise InputError(f"X has {n_rows:,} rows, and y {len(labels):,} labels.")

@@ -92,7 +92,6 @@ class SomeColumns(Source):
         )  # fmt: skip
         self._rows, self._positions = rows, np.asarray(positions)
         self._units = unit_edges(rows.chunk_edges, rows.row_bytes) if rows.n_rows else rows.chunk_edges
-        self._most = int(np.diff(self._units).max(initial=0))
         self.features, self.label, self.note = rows.features, rows.label, rows.note
 
     @property

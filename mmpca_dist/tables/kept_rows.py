@@ -30,8 +30,6 @@ class KeptRows:
     stops: Edges
     cuts: Edges
     """Numbers of chunks with which a new stretch begins."""
-    most: int
-    """Rows of the largest stretch."""
 
     @classmethod
     def of(cls, sizes: NDArray[np.int64], edges: Edges, units: Edges) -> Self:
@@ -40,7 +38,7 @@ class KeptRows:
         starts, stops = edges[filled], edges[filled + 1]
         is_next = np.diff(np.searchsorted(units, starts, side="right")) > 0
         cuts = 1 + np.flatnonzero(is_next | (starts[1:] > stops[:-1]))
-        return cls(np.append(0, np.cumsum(sizes[filled])), starts, stops, cuts, int(np.diff(units).max(initial=0)))
+        return cls(np.append(0, np.cumsum(sizes[filled])), starts, stops, cuts)
 
     def stretches(self, start: int, stop: int) -> Iterator[tuple[int, int, slice]]:
         """Yield stretches of the source that hold some rows, and where these are among the rows left of each."""

@@ -19,7 +19,7 @@ from mmpca_dist.configuration import bundled
 from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.errors import ConfigError
 
-IGNORED = shutil.ignore_patterns(".git", "*.egg-info", "build", "results", "__pycache__", ".*_cache")
+IGNORED = shutil.ignore_patterns(".git", "*.egg-info", "build", "__pycache__", ".*_cache")
 BUILD = "from setuptools import build_meta as b; import sys; print(getattr(b, 'build_' + sys.argv[1])(sys.argv[2]))"
 
 

@@ -96,6 +96,7 @@ def test_frames_may_hold_text_gaps_and_groups_and_what_is_wrong_is_told(tmp_path
     with pytest.raises(InputError, match=r"Column .sepal length .cm.. of X cannot be used as it is"):
         evaluate(frame, "kind")
     before = set(Path(tempfile.gettempdir()).glob("mmpca-????????"))
+    unplanted = frame.assign(plant=[None if i == 9 else f"p{i % 30}" for i in range(150)])
     for call, words in (
         (lambda: evaluate(X), "needs the labels of the rows"), (lambda: evaluate(X, Y[:9]), "150 rows, and y 9 labels"),
         (lambda: evaluate(frame, "knd"), "X has no column 'knd'. Did you mean 'kind'"),
@@ -104,6 +105,9 @@ def test_frames_may_hold_text_gaps_and_groups_and_what_is_wrong_is_told(tmp_path
         (lambda: evaluate(X, Y, client="tcp://here"), "must be an open Dask client"),
         (lambda: evaluate(frame, "kind"), r"drop=\['sepal length .cm.'\]; or .* missing='mean'"),
         (lambda: evaluate(X, Y, **{"evaluation.count": 0}), "evaluation.count"),
+        (lambda: evaluate(X, Y, sample_weight=np.ones(150)), r"a column of X: evaluate\(X.assign"),
+        (lambda: evaluate(X, np.where(Y == 1, "NA", "b")), "y holds the label 'NA'"),
+        (lambda: evaluate(unplanted, "kind", splits="groups", column="plant", **options), "Row 9 has no value in colu"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=words):
             call()

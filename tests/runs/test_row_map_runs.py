@@ -334,7 +334,7 @@ def test_the_plan_counts_mapped_rows_and_the_fit(tmp_path):
 
 
 MISTAKES = [
-    ("nystrom", "dataset.maps: unknown row map 'nystrom'; there are fourier, log1p"),
+    ("nystrom", "dataset.maps: unknown row map 'nystrom'; there are fourier, nystroem"),
     ([1], "a row map is a name, or a mapping such as {name: nystroem, n_components: 300} (found 1)"),
     ([{"nystroem": {"n_components": 3}}], "a row map is a name, or a mapping such as"),
     ({"name": "fourier", "gama": 1}, "fourier: Unknown key 'gama'. Did you mean 'gamma'?"),

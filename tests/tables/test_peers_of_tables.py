@@ -9,7 +9,7 @@ from scipy.sparse import csr_array, csr_matrix, issparse
 from statsmodels.stats.weightstats import DescrStatsW
 
 from mmpca_dist import MarginPCA, class_moments, open_dataset
-from mmpca_dist.tables.row_maps.maps_of_counts import Log1p, NormalizeTotal
+from mmpca_dist.tables.row_maps.row_by_row import Log1p, NormalizeTotal
 
 
 def test_weighted_moments_are_those_of_statsmodels():

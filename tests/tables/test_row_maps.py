@@ -26,11 +26,10 @@ from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.tables.mapped_rows import MAP_ROWS
 from mmpca_dist.tables.readers.memory import rows_in_memory
 from mmpca_dist.tables.row_maps.fourier import Fourier, draw_frequencies
-from mmpca_dist.tables.row_maps.maps_of_counts import Log1p, NormalizeTotal
 from mmpca_dist.tables.row_maps.nystroem import PARAMETERS, Nystroem, inverse_root
+from mmpca_dist.tables.row_maps.row_by_row import Log1p, NormalizeTotal, UnitLength
 from mmpca_dist.tables.row_maps.sampling import by_chunk, sample_plan
 from mmpca_dist.tables.row_maps.specification import ROW_MAPS
-from mmpca_dist.tables.row_maps.unit_length import UnitLength
 from mmpca_dist.tables.spans import make_spans
 
 X, Y = labelled(300, 7, 3, seed=1)
@@ -313,7 +312,7 @@ def test_mistaken_parameters():
 
 
 def test_all_maps_are_registered_and_described():
-    assert list(ROW_MAPS) == ["fourier", "log1p", "normalize-total", "nystroem", "unit-length"]
+    assert list(ROW_MAPS) == ["fourier", "nystroem", "log1p", "normalize-total", "unit-length"]
     for kind in ROW_MAPS.values():
         assert len(kind.description) > 10 and kind.options.__doc__
 

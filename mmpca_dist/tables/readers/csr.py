@@ -17,8 +17,6 @@ from mmpca_dist.tables.values import not_finite
 
 PARTS = ("data", "indices", "indptr")
 """The arrays of a CSR matrix, as AnnData and scipy name them."""
-CSR_ITEM = 8
-"""Bytes of a column number in the largest matrices."""
 
 
 class SparseRows(Source):

@@ -48,7 +48,6 @@ class SparseZarrRows(SparseRows, ZarrGroupRows):
         for name, array in arrays.items():
             self._refuse_missing(f"{self.features}/{name}", array, "entries")
         self._entry = sum(arrays[name].dtype.itemsize for name in ("data", "indices"))
-        self._chunk = sum(array.chunks[0] * array.dtype.itemsize for array in (arrays["data"], arrays["indices"]))
         self._row_ends_bytes = self._ends.size * arrays["indptr"].dtype.itemsize
         packing = Packing.of(arrays["data"], f"{self._address}/{self.features}/data")
         if packing is not None and packing.offset:

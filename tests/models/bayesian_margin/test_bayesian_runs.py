@@ -15,7 +15,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.models.bayesian_margin.sweep import MarginSweep
 from mmpca_dist.runs.fit import preview
 from mmpca_dist.tables.readers.memory import rows_in_memory
-from mmpca_dist.tables.row_maps.unit_length import UnitLength
+from mmpca_dist.tables.row_maps.row_by_row import UnitLength
 
 pytestmark = pytest.mark.usefixtures("no_report")
 BM2PCA = {"name": "bm2pca", "C": 10, "tol": 0, "max_iter": 4}

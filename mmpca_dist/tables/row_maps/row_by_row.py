@@ -1,4 +1,4 @@
-"""``log1p`` and ``normalize-total``, the usual maps of rows that hold counts, such as those of genes."""
+"""Maps of each row without a fit: ``unit-length``, and ``log1p`` and ``normalize-total``, the usual ones of counts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
+from sklearn.preprocessing import normalize
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.settings import setting
 from mmpca_dist.tables.row_maps.specification import Arrays, RowMap, RowMapKind
+
+
+class UnitLength(RowMap):
+    """Divides every row by its length; rows of zeros stay so."""
+
+    def fitted(self, arrays: Arrays) -> Callable[[Any], Any]:
+        return normalize
 
 
 class Log1p(RowMap):
@@ -58,4 +66,5 @@ def _refuse_values(X: Any, takes: str, is_refused: Callable[[Any], bool]) -> Non
 MAPS = (
     RowMapKind("log1p", "takes log(1 + x) of every value x", Log1p),
     RowMapKind("normalize-total", "lets the values of every row add up to the same number", NormalizeTotal),
+    RowMapKind("unit-length", "divides every row by its length", UnitLength),
 )
