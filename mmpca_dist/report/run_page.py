@@ -12,8 +12,7 @@ from mmpca_dist.registry import Registry
 from mmpca_dist.report.explorer import loadings_part, points_part
 from mmpca_dist.report.pages import page, write_page
 from mmpca_dist.report.sections.projections import PROJECTION
-from mmpca_dist.results.figures import Figures
-from mmpca_dist.results.method_tables import ABOUT_METHODS, eigenvalue_tables
+from mmpca_dist.results.figures import ABOUT_METHODS, Figures, eigenvalue_tables
 from mmpca_dist.results.run_result import RunResult, SolvedRun, result_of
 
 SECTIONS = Registry(

@@ -20,7 +20,7 @@ from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.methods.base.registry import METHODS
-from mmpca_dist.results.stored import result_in
+from mmpca_dist.results.evaluation_result import result_in
 from mmpca_dist.runs.fit import stages_of
 from mmpca_pipelines.cli import cli
 
