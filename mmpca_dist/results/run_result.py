@@ -93,6 +93,16 @@ class RunResult(Result):
     maps: bool = False
     """Whether rows go through row maps."""
 
+    @property
+    def intro(self) -> str:
+        """What the run did, for those who see a page for the first time."""
+        dataset = self.dataset
+        aim = f"predict {', '.join(dataset['targets'])}" if "targets" in dataset else "tell its classes apart"
+        return (
+            f"This run reduced a table of {dataset['n_rows']:,} rows and {dataset['n_features']:,} features to a few "
+            f"numbers a row, its components, which are to {aim}."
+        )
+
     def next_with(self, first: str = "") -> dict[str, str]:
         """Return commands by their purpose, the method whose label for drawing is ``first`` in the example."""
         if not self.folder or not self.methods:
