@@ -70,7 +70,7 @@ def run(prefect: bool, **options: Any) -> None:
     """
     with session(GOES_ON, prefect) as work:
         loaded = load(**options)
-        from mmpca_dist.results.stored import result_in
+        from mmpca_dist.results.evaluation_result import result_in
         from mmpca_dist.runs import fit as stages
 
         folder = work.opened(loaded, "run")
@@ -120,7 +120,7 @@ def evaluate(prefect: bool, **options: Any) -> None:
     """
     with session(GOES_ON, prefect) as work:
         loaded = load(**options)
-        from mmpca_dist.results.stored import result_in
+        from mmpca_dist.results.evaluation_result import result_in
         from mmpca_dist.runs import evaluate as evaluating
 
         folder = work.opened(loaded, "evaluation")
@@ -196,7 +196,7 @@ def methods(as_json: bool) -> None:
 def show(output: str, opens: bool, as_json: bool) -> None:
     """Print the summary of the run or evaluation in OUTPUT: a table of its methods, and where its report is."""
     from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
-    from mmpca_dist.results.stored import result_in
+    from mmpca_dist.results.evaluation_result import result_in
     from mmpca_dist.runs.listing import state_of
     from mmpca_dist.stores import storage
 

@@ -196,9 +196,8 @@ def print_check(checked: TableCheck) -> None:
 
 def plan_table(rows: list[Any]) -> Table:
     """Return a plan as a table for a terminal."""
-    table = Table(title="Plan: what the work is expected to need", show_header=False, title_justify="left")
-    for name, value in rows:
-        table.add_row(_cell(name), _cell(value))
+    table = rows_table("Plan: what the work is expected to need", [{"what": a, "planned": b} for a, b in rows])
+    table.show_header = False
     return table
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def evaluate_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
     """Errors of every method and number of components on rows held out, by several classifiers."""
     from mmpca_dist.jobs.job import open_job
-    from mmpca_dist.results.stored import evaluation_in
+    from mmpca_dist.results.evaluation_result import evaluation_in
     from mmpca_dist.runs.evaluate import evaluation_stages
 
     with open_job(config, callbacks, "evaluation") as job:

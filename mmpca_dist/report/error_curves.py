@@ -22,8 +22,8 @@ from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, METHOD_MARKERS,
 from mmpca_dist.pictures.frame import Figure, PagePart, Plot
 from mmpca_dist.pictures.frame import Key as Entry
 from mmpca_dist.report.explorer import MARKERS, bk, blank, tools
+from mmpca_dist.results.answer import guess, label, named
 from mmpca_dist.results.forms import written
-from mmpca_dist.results.verdict import guess, label, named
 
 WIDE = 8
 """Numbers of components that span more than this factor have a logarithmic axis."""

@@ -21,22 +21,17 @@ from mmpca_dist.report.signed_margins import margin_pictures
 from mmpca_dist.results.evaluation_result import EvaluationResult, evaluation_result
 from mmpca_dist.stores import storage
 
-ORDER = (
-    "answer", "errors-by-components", "verdict", "class-errors", "errors", "splits", "signed-margins", "published",
-    "costs",
-)  # fmt: skip
-"""The parts of the page."""
-
 
 def parts(evaluation: Evaluation, result: EvaluationResult | None = None) -> list[PagePart]:
     """Return the parts of the page, in reading order: those of the result, and pictures."""
-    shown, splits = dict((result or evaluation_result(evaluation)).parts), split_errors(evaluation)
-    shown["errors-by-components"] = errors_part(evaluation)
-    if splits:
-        shown["splits"] = PagePart("splits", "Split by split", figures=splits)
-    if "signed-margins" in shown:
-        shown["signed-margins"] = replace(shown["signed-margins"], figures=margin_pictures(evaluation))
-    return [shown[name] for name in ORDER if name in shown]
+    shown: list[PagePart] = []
+    for name, part in (result or evaluation_result(evaluation)).parts.items():
+        shown.append(replace(part, figures=margin_pictures(evaluation)) if name == "signed-margins" else part)
+        if name == "answer":
+            shown.append(errors_part(evaluation))
+        elif name == "errors" and (splits := split_errors(evaluation)):
+            shown.append(PagePart("splits", "Split by split", figures=splits))
+    return shown
 
 
 def render_evaluation(evaluation: Evaluation, parts: Sequence[PagePart]) -> str:

@@ -12,8 +12,7 @@ from mmpca_dist.registry import Registry
 from mmpca_dist.report.explorer import loadings_part, points_part
 from mmpca_dist.report.pages import page, write_page
 from mmpca_dist.report.sections.projections import PROJECTION
-from mmpca_dist.results.figures import Figures
-from mmpca_dist.results.method_tables import ABOUT_METHODS, eigenvalue_tables
+from mmpca_dist.results.figures import ABOUT_METHODS, Figures, eigenvalue_tables
 from mmpca_dist.results.run_result import RunResult, SolvedRun, result_of
 
 SECTIONS = Registry(
@@ -81,15 +80,4 @@ def render(contents: RunResult, figures: list[Figure]) -> str:
         *([PagePart("eigenvalues", "Eigenvalues", [about], tables=tables)] if tables else []),
         *(PagePart(one.key, one.about, tables=[one]) for one in contents.certificates),
     ]
-    return page(
-        "Run", contents, parts, {"method": len(methods)}, intro=[_intro(contents)], dask_page=contents.dask_page
-    )
-
-
-def _intro(contents: RunResult) -> str:
-    dataset = contents.dataset
-    aim = f"predict {', '.join(dataset['targets'])}" if "targets" in dataset else "tell its classes apart"
-    return (
-        f"This run reduced a table of {dataset['n_rows']:,} rows and {dataset['n_features']:,} features to a few "
-        f"numbers a row, its components, which are to {aim}."
-    )
+    return page("Run", contents, parts, {"method": len(methods)}, intro=[contents.intro], dask_page=contents.dask_page)

@@ -16,9 +16,9 @@ from mmpca_dist.pictures import drawing
 from mmpca_dist.pictures.drawing import BEFORE, FEW_COLOURS, INK, plain
 from mmpca_dist.pictures.frame import Figure
 from mmpca_dist.report.error_curves import MAX_DRAWN, drawn_sizes
+from mmpca_dist.results.answer import label
+from mmpca_dist.results.error_tables import SignedMargins, signed_margins
 from mmpca_dist.results.forms import written
-from mmpca_dist.results.margins import SignedMargins, signed_margins
-from mmpca_dist.results.verdict import label
 
 AFTER = FEW_COLOURS[:MAX_DRAWN]
 BARS = 48

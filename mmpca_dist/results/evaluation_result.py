@@ -1,29 +1,39 @@
-"""What came out of an evaluation: answer, verdict, tests and tables, for everything that shows them."""
+"""What came out of an evaluation: answer, verdict, tests and tables; and results read from folders."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from mmpca_dist.errors import plural
 from mmpca_dist.evaluation.published import agreement, has_margin_pca, sources_of
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import cells_table
+from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.finished_runs import finished
+from mmpca_dist.jobs.object_records import AGAIN, read_recorded
+from mmpca_dist.jobs.records import COMPARE, CompareRecord
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.frame import Field, Heading, PagePart, PrintedTable
-from mmpca_dist.results.advice import advise, recommended
+from mmpca_dist.results.answer import advise, digits, recommended, spread, words
 from mmpca_dist.results.error_tables import (
+    MARGIN_WORDS,
     brief_table,
     class_table,
     costs,
     error_tables,
+    margin_tables,
     regression_table,
     standings,
 )
 from mmpca_dist.results.forms import written
-from mmpca_dist.results.margins import MARGIN_WORDS, margin_tables
 from mmpca_dist.results.result import Result, commands_by_purpose
-from mmpca_dist.results.verdict import digits, spread, words
+from mmpca_dist.results.run_result import run_result
+from mmpca_dist.stores import storage
+from mmpca_dist.stores.zarr_stores import reading_own
 
 COST_WORDS = (
     'What each method costs, over all splits together, and what all of them share. A dash under "read": no pass of its '
@@ -166,3 +176,43 @@ def published_words(evaluation: Evaluation) -> str:
         f"by more, {unknown} of them for no reason that was measured on this data set. Published figures are rounded "
         "to a tenth of a percent."
     )
+
+
+def result_in(output: str) -> Result:
+    """Return what came out of the finished run or evaluation in a folder; raise InputError where there is none."""
+    run = RunDirectory(storage.normalize(output))
+    if run.exists and run.purpose == "evaluation":
+        return evaluation_in(run, finished(run, COMPARE))
+    return run_result(output)
+
+
+def evaluation_in(run: RunDirectory, record: CompareRecord) -> Result:
+    """Return what came out of a finished evaluation, from its record."""
+    lists: dict[str, list[Any]] = record["tables"]
+    tables = {
+        key: (about, [dict(zip(names, row, strict=True)) for row in rows])
+        for key, (about, names, *rows) in lists.items()
+    }
+    return Result(
+        folder=run.uri,
+        lead=record["answer"],
+        words=[record["verdict"]],
+        title=tables["cells"][0],
+        rows=tables["cells"][1],
+        numbers=stored_table(run, "cells").to_pylist(),
+        tables=tables,
+        next=commands_by_purpose(run.uri, record["next"]),
+        commands=record["next"],
+        notes=record.get("notes", []),
+        report=record,
+    )
+
+
+def stored_table(run: RunDirectory, name: str) -> pa.Table:
+    """Return a table of a finished evaluation: ``errors``, ``cells`` of mean errors, or ``classes``."""
+    path = f"tables/{name}.parquet"
+    # Not read_table: Arrow's data set reader may drop the Python bytes from a thread of its own while the interpreter
+    # ends, which aborts the process after all is done.
+    source = pa.BufferReader(read_recorded(run.uri, finished(run, COMPARE), path))
+    with reading_own(run.path(path), AGAIN), pq.ParquetFile(source) as file:
+        return file.read(use_threads=False)

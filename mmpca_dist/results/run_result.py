@@ -15,15 +15,14 @@ from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import finished, load_model, open_run, solved_methods
 from mmpca_dist.jobs.job import sizes_of
-from mmpca_dist.jobs.records import PassesRecord, Results, SearchRecord, StageName
+from mmpca_dist.jobs.records import Results, SearchRecord, StageName
 from mmpca_dist.jobs.run_needs import SEARCH, SWEEP, kind_of
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.pictures.frame import Heading, PrintedTable
 from mmpca_dist.planning.plan import counted_names
 from mmpca_dist.results.certificates import certificates_of, search_rows, solver_rows, summaries
-from mmpca_dist.results.figures import Figures, figures
+from mmpca_dist.results.figures import Figures, figures, methods_table
 from mmpca_dist.results.forms import written
-from mmpca_dist.results.method_tables import methods_table
 from mmpca_dist.results.result import Result, about_config, config_in
 from mmpca_dist.tables.facts import Table
 from mmpca_dist.tables.readers.formats import TEXT
@@ -93,6 +92,16 @@ class RunResult(Result):
     """
     maps: bool = False
     """Whether rows go through row maps."""
+
+    @property
+    def intro(self) -> str:
+        """What the run did, for those who see a page for the first time."""
+        dataset = self.dataset
+        aim = f"predict {', '.join(dataset['targets'])}" if "targets" in dataset else "tell its classes apart"
+        return (
+            f"This run reduced a table of {dataset['n_rows']:,} rows and {dataset['n_features']:,} features to a few "
+            f"numbers a row, its components, which are to {aim}."
+        )
 
     def next_with(self, first: str = "") -> dict[str, str]:
         """Return commands by their purpose, the method whose label for drawing is ``first`` in the example."""
@@ -198,18 +207,17 @@ def _notes(results: Results) -> list[str]:
 
 def plan_and_measured(results: Results) -> list[tuple[str, str, str]]:
     """Return rows (what, planned, measured)."""
-    plan, choice = results.find(records.PLAN), results.find(records.CHOOSE)
-    reduce, project = results.find(records.REDUCE), results.find(records.PROJECT)
+    plan, project = results.find(records.PLAN), results.find(records.PROJECT)
     searches = [results.of(StageName[SearchRecord](name)) for name in results if kind_of(name) == SEARCH]
-    sweeps = [results.of(StageName[PassesRecord](name)) for name in results if kind_of(name) == SWEEP]
-    maps = results.find(records.MAPS)
-    stages = [record for record in (maps, choice, reduce, *searches, *sweeps, project) if record is not None]
+    of_needs = sorted((name for name in results if kind_of(name) in (SEARCH, SWEEP)), key=kind_of)
+    of_passes: list[str] = [records.MAPS, records.CHOOSE, records.REDUCE, *of_needs]
+    names = [name for name in of_passes if name in results]
+    of_rows: dict[str, Any] = {name: results[name] for name in names}
     passes = [
-        *(maps["passes"] if maps else []),
-        *(f"choose: {name}" for name in (choice.get("passes", []) if choice else [])),
-        *(name for record in (reduce, *searches, *sweeps) if record is not None for name in record["passes"]),
-        *(["project"] if project and project["bytes"] else []),
+        f"choose: {one}" if name == records.CHOOSE else one for name in names for one in of_rows[name].get("passes", [])
     ]
+    passes += ["project"] if project and project["bytes"] else []
+    stages = [*of_rows.values(), *([project] if project else [])]
     measured = {
         "passes over the rows": f"{len(passes)} ({counted_names(passes)})",
         "bytes to read": written("bytes", sum(stage.get("bytes", 0) for stage in stages)),

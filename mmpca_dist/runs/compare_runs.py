@@ -19,9 +19,9 @@ from mmpca_dist.jobs.finished_runs import finished, load_model, open_run, solved
 from mmpca_dist.jobs.records import COMPARE, COUNT, SOLVE
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import METHODS
+from mmpca_dist.results.evaluation_result import stored_table
 from mmpca_dist.results.figures import figures
 from mmpca_dist.results.forms import written
-from mmpca_dist.results.stored import stored_table
 from mmpca_dist.stores import storage
 
 NOT_SPLITTING = {"classifiers", "reference", "margins", "published"}

@@ -16,8 +16,8 @@ from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import finished, load_model, open_projected, open_run
 from mmpca_dist.jobs.records import COMPARE, CompareRecord, Results
 from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.results.evaluation_result import result_in, stored_table
 from mmpca_dist.results.result import Result
-from mmpca_dist.results.stored import result_in, stored_table
 from mmpca_dist.stores import storage
 
 

@@ -25,8 +25,8 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.report.run_page import report_contents
 from mmpca_dist.report.sections.choice import tried
+from mmpca_dist.results.evaluation_result import result_in
 from mmpca_dist.results.run_result import SolvedRun
-from mmpca_dist.results.stored import result_in
 from mmpca_dist.runs import evaluate as stages
 from mmpca_dist.runs import evaluation_scores
 from mmpca_dist.stores import storage

@@ -16,7 +16,7 @@ from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.jobs.job import open_job
-from mmpca_dist.results.stored import result_in
+from mmpca_dist.results.evaluation_result import result_in
 from mmpca_dist.runs.evaluate import evaluate
 from mmpca_dist.runs.listing import clean, find_runs
 from mmpca_dist.stores.lease import held

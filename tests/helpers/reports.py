@@ -17,8 +17,7 @@ from mmpca_dist.models.bayesian_margin.pictures import Evidence
 from mmpca_dist.report.sections.pair_margins import PairMargins
 from mmpca_dist.report.sections.projections import ProjectedSample
 from mmpca_dist.report.sections.reconstructions import Reconstructions
-from mmpca_dist.results.figures import Figures
-from mmpca_dist.results.method_tables import methods_table
+from mmpca_dist.results.figures import Figures, methods_table
 from mmpca_dist.results.run_result import RunResult, certificate_table
 
 VOID = {"meta", "img", "br", "input"}

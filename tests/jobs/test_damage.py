@@ -16,7 +16,7 @@ from helpers.tables import make_config
 
 from mmpca_dist import load_model, load_moments, open_dataset, run
 from mmpca_dist.errors import DamageError, MmpcaError
-from mmpca_dist.results.stored import result_in
+from mmpca_dist.results.evaluation_result import result_in
 from mmpca_dist.runs.listing import clean, find_runs
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.storage import from_json

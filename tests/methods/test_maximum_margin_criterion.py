@@ -11,7 +11,7 @@ from helpers.tables import labelled
 from mmpca_dist import class_moments, load_model, run
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.maximum_margin_criterion import MaximumMarginCriterion
-from mmpca_dist.results.stored import result_in
+from mmpca_dist.results.evaluation_result import result_in
 
 EPS = float(np.finfo(np.float64).eps)
 

@@ -11,7 +11,7 @@ from mmpca_dist import MarginPCA, RidgeDirections, load_model, run
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import ConfigError
 from mmpca_dist.methods.base.registry import METHODS
-from mmpca_dist.results.stored import result_in
+from mmpca_dist.results.evaluation_result import result_in
 from mmpca_dist.runs.evaluate import evaluate
 
 X, Y = labelled(240, 5, 3, seed=21)

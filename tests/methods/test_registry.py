@@ -16,7 +16,7 @@ from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.methods.base.registry import METHODS, Method
 from mmpca_dist.predictors.specification import CLASSIFIERS
 from mmpca_dist.registry import Registry
-from mmpca_dist.results.stored import result_in
+from mmpca_dist.results.evaluation_result import result_in
 from mmpca_dist.runs.evaluate import evaluate
 from mmpca_dist.tables.readers.formats import FORMATS
 

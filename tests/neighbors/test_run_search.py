@@ -7,7 +7,7 @@ from helpers.tables import make_config
 from mmpca_dist import load_model, run
 from mmpca_dist.jobs.records import Results
 from mmpca_dist.results.certificates import search_rows, summaries
-from mmpca_dist.results.stored import result_in
+from mmpca_dist.results.evaluation_result import result_in
 
 
 def test_a_run_without_m_pca2_has_no_search_in_its_report(tmp_path):

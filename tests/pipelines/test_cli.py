@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from helpers import ROOT
+from helpers.commands import in_process, without_prefect
 from helpers.tables import content_of, write_config
 
 from mmpca_dist import load_model, run
@@ -20,7 +21,7 @@ from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.methods.base.registry import METHODS
-from mmpca_dist.results.stored import result_in
+from mmpca_dist.results.evaluation_result import result_in
 from mmpca_dist.runs.fit import stages_of
 from mmpca_pipelines.cli import cli
 
@@ -31,8 +32,7 @@ LONG = "synthetic:gaussian?n=40000000&d=64"
 
 
 def environment(home):
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT")}
-    return {**kept, "PREFECT_HOME": str(home), "COLUMNS": "80"}
+    return without_prefect(PREFECT_HOME=home, COLUMNS=80)
 
 
 @pytest.fixture(scope="module")
@@ -111,12 +111,6 @@ def test_a_run_goes_on_without_its_temporary_server(prefect_home, long_config, t
     assert f"Report: {tmp_path / 'out'}" in text and "Traceback" not in text
 
 
-def in_process(*arguments, home="unused", **more):
-    return subprocess.run(
-        [*MMPCA, *map(str, arguments)], env={**environment(home), **more}, capture_output=True, text=True, timeout=120
-    )
-
-
 @pytest.mark.slow
 def test_a_finished_run_leaves_at_once(prefect_home, tmp_path):
     """Prefect delivers its events while the temporary server still listens, not to a closed port for a minute."""
@@ -131,7 +125,7 @@ def test_a_finished_run_leaves_at_once(prefect_home, tmp_path):
 
 @pytest.mark.slow
 def test_a_server_that_does_not_answer_is_named(long_config, prefect_home, tmp_path):
-    ended = in_process("run", long_config, home=prefect_home, PREFECT_API_URL="http://127.0.0.1:9/api")
+    ended = in_process("run", long_config, PREFECT_HOME=prefect_home, PREFECT_API_URL="http://127.0.0.1:9/api")
     assert ended.returncode == 2
     assert "No Prefect server answers at http://127.0.0.1:9/api (PREFECT_API_URL)" in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -124,11 +124,7 @@ def test_evaluated_listed_shown_and_taken_up_again(prefect_server, mmpca, tmp_pa
     listed = mmpca("runs", tmp_path)[1].splitlines()
     assert any("out" in line and "finished" in line and "bundled:iris" in line for line in listed)
 
-    for module, name in (
-        (evaluation_scores, "evaluate_split"),
-        (evaluation_scores, "evaluate_parts"),
-        (stages, "choose_C"),
-    ):
+    for module, name in ((evaluation_scores, "evaluate"), (stages, "choose_C")):
         monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("evaluated again"))
     code, again, _ = mmpca("evaluate", "my.yaml")
     assert code == 0 and again.count("already done") == len(STAGES) - 1  # all but the plan

@@ -1,9 +1,7 @@
 """What scripts and shells meet: text tables in runs, exit codes, JSON, silence, completion, the schema, no server."""
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,6 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from helpers import ROOT
+from helpers.commands import in_process
 from helpers.tables import content_of
 from jsonschema import Draft202012Validator
 from sklearn.datasets import dump_svmlight_file, load_iris
@@ -49,14 +48,6 @@ def stages(config):
     told = Stages()
     run(config, [told])
     return told
-
-
-def command(*arguments, **environment):
-    code = "import sys; from mmpca_pipelines.__main__ import main; sys.argv[0] = 'mmpca'; main()"
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "MMPCA_PREFECT"))}
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], env={**kept, **environment}, capture_output=True, text=True
-    )
 
 
 def test_a_csv_is_converted_once_and_again_where_it_changes(tmp_path):
@@ -109,12 +100,12 @@ def test_exit_codes_and_silence(tmp_path):
     """0 done, 2 refused, 75 an outage; 130 and 1 are tested where runs are stopped, and where errors are unforeseen."""
     config = tmp_path / "my.yaml"
     config.write_text(yaml.safe_dump(config_of(tmp_path, write_csv(tmp_path / "iris.csv"))))
-    done = command("run", config, "--no-prefect", "-q")
+    done = in_process("run", config, "--no-prefect", "-q")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     for arguments in (("run", tmp_path / "none.yaml"), ("check", tmp_path / "none.csv"), ("plan", config, "--none")):
-        ended = command(*arguments)
+        ended = in_process(*arguments)
         assert ended.returncode == 2 and ended.stdout == "" and "Traceback" not in ended.stderr
-    lost = command("run", config, "--no-prefect", "-q", "--output", tmp_path / "b", "--set", "compute.cluster=tcp://127.0.0.1:9",
+    lost = in_process("run", config, "--no-prefect", "-q", "--output", tmp_path / "b", "--set", "compute.cluster=tcp://127.0.0.1:9",
                    "--set", "compute.wait=0.2")  # fmt: skip
     assert lost.returncode == 75 and "scheduler answers" in lost.stderr
     assert refused(ClusterError("")).name == "Unreachable"
@@ -147,20 +138,18 @@ def test_quick_commands_start_no_server(tmp_path):
         ["transform", tmp_path / "runs/one", source, tmp_path / "new"],
         ["plan", source],
     ):
-        arguments = [sys.executable, "-c", code, *map(str, words)]
-        env = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "MMPCA_PREFECT"))}
-        ended = subprocess.run(arguments, env=env, cwd=tmp_path, capture_output=True, text=True)
+        ended = in_process(*words, code=[sys.executable, "-c", code], cwd=tmp_path)
         assert ended.stdout.splitlines()[-1] == "False", ended.stdout + ended.stderr
 
 
 def test_shells_complete_configurations_and_options():
     def offered(*words):
         shell = {"COMP_WORDS": " ".join(["mmpca", *words]), "COMP_CWORD": str(len(words))}
-        return command(_MMPCA_COMPLETE="bash_complete", **shell).stdout.split()
+        return in_process(_MMPCA_COMPLETE="bash_complete", **shell).stdout.split()
 
     assert "file,my" in offered("run", "my")
     assert {"plain,--label", "plain,--json"} <= set(offered("plan", "--"))
-    assert "complete" in command(_MMPCA_COMPLETE="bash_source").stdout
+    assert "complete" in in_process(_MMPCA_COMPLETE="bash_source").stdout
 
 
 def test_the_published_schema_is_that_of_the_code_and_takes_every_bundled_configuration():

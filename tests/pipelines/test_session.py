@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from helpers.commands import in_process
 
 pytestmark = pytest.mark.usefixtures("no_report")
 
@@ -66,3 +67,17 @@ def test_every_command_works_without_prefect(config_file, mmpca, no_server, tmp_
         assert code == 0, (arguments, printed, errors)
     code, _, errors = mmpca("refresh", "run", "rows.zarr", "run")
     assert code == 2 and "Traceback" not in errors
+
+
+@pytest.mark.e2e
+def test_a_temporary_server_leaves_the_database_of_prefect_home_alone(config_file, tmp_path):
+    """Two commands after another; that of the user is not made, opened or changed."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "prefect.db").write_bytes(b"the database of a server at work")
+    for output in ("a", "b"):
+        ran = in_process("run", config_file, "--output", tmp_path / output, PREFECT_HOME=home, TMPDIR=tmp_path)
+        assert ran.returncode == 0 and "not receive" not in ran.stdout, ran.stdout + ran.stderr
+    assert (home / "prefect.db").read_bytes() == b"the database of a server at work"
+    assert sorted(path.name for path in home.glob("prefect.db*")) == ["prefect.db"]
+    assert not list(tmp_path.glob("mmpca-prefect-*"))

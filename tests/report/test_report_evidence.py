@@ -12,8 +12,8 @@ from mmpca_dist import BayesianMarginPCA, load_model, run
 from mmpca_dist.models.bayesian_margin.pictures import MAX_PANELS, Evidence, evidence
 from mmpca_dist.report.run_page import figures, render
 from mmpca_dist.report.sections.pair_margins import PairMargins
-from mmpca_dist.results.method_tables import eigenvalue_table, methods_table
-from mmpca_dist.results.stored import result_in
+from mmpca_dist.results.evaluation_result import result_in
+from mmpca_dist.results.figures import eigenvalue_table, methods_table
 from mmpca_dist.statistics.pair_scatter import PairScatter
 
 ABC = ["ant", "bee", "cat"]

@@ -10,7 +10,7 @@ from helpers.evaluations import evaluation
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.evaluation.comparisons import corrected_t_test, holm
 from mmpca_dist.evaluation.tables import REGRESSION, ErrorTable
-from mmpca_dist.results.advice import advise, recommended
+from mmpca_dist.results.answer import advise, recommended
 
 WHOLE = frozenset({"all-columns"})
 

@@ -8,11 +8,10 @@ import pytest
 from helpers.evaluations import CLASSIFIERS, FOUR, evaluation, flat_margins, margin
 
 from mmpca_dist.evaluation.tables import ErrorTable
-from mmpca_dist.results.error_tables import error_tables, standings
+from mmpca_dist.results.answer import words
+from mmpca_dist.results.error_tables import SignedMargins, error_tables, margin_tables, signed_margins, standings
 from mmpca_dist.results.evaluation_result import evaluation_result, published_words
 from mmpca_dist.results.forms import written
-from mmpca_dist.results.margins import SignedMargins, margin_tables, signed_margins
-from mmpca_dist.results.verdict import words
 
 
 def test_the_verdict_names_the_best_cell_and_how_sure_it_is():

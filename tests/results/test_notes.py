@@ -9,8 +9,8 @@ from helpers.watching import watched
 
 from mmpca_dist import run
 from mmpca_dist.results import run_result
+from mmpca_dist.results.evaluation_result import result_in
 from mmpca_dist.results.notes import arbitrary
-from mmpca_dist.results.stored import result_in
 from mmpca_dist.runs.evaluate import evaluate
 from mmpca_dist.tables.column_scatter import dominance_note, dominant_columns
 from mmpca_pipelines.cli import cli

@@ -12,7 +12,7 @@ import pytest
 from helpers.tables import labelled, write_npz
 
 from mmpca_dist import evaluate, run
-from mmpca_dist.results.stored import result_in
+from mmpca_dist.results.evaluation_result import result_in
 from mmpca_pipelines import results
 
 NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e[-+]?\d+)?%?")

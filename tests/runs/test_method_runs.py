@@ -16,7 +16,7 @@ from mmpca_dist.eigen.options import SolverOptions, choose_solver
 from mmpca_dist.errors import InputError, PlanError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.base.registry import METHODS
-from mmpca_dist.results.stored import result_in
+from mmpca_dist.results.evaluation_result import result_in
 from mmpca_dist.runs.fit import preview
 
 NO_REPORT = pytest.mark.usefixtures("no_report")

@@ -17,7 +17,7 @@ from mmpca_dist import (
     run,
 )
 from mmpca_dist.errors import InputError
-from mmpca_dist.results.stored import result_in
+from mmpca_dist.results.evaluation_result import result_in
 
 CORNERS = np.asarray([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
 XOR = np.tile(CORNERS, (50, 1)), np.tile([0, 0, 1, 1], 50)

@@ -16,7 +16,7 @@ from naive import exact_class_moments
 from mmpca_dist import load_model, load_moments, run
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.registry import METHODS
-from mmpca_dist.results.stored import result_in
+from mmpca_dist.results.evaluation_result import result_in
 
 pytestmark = pytest.mark.usefixtures("no_report")
 

@@ -19,9 +19,9 @@ from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.stored_arrays import load_statistics
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.report.run_page import report_contents
-from mmpca_dist.results.method_tables import eigenvalue_table
+from mmpca_dist.results.evaluation_result import result_in
+from mmpca_dist.results.figures import eigenvalue_table
 from mmpca_dist.results.run_result import SolvedRun
-from mmpca_dist.results.stored import result_in
 from mmpca_dist.runs.fit import preview
 from mmpca_dist.stores import storage
 

@@ -14,7 +14,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.records import COUNT
-from mmpca_dist.results.stored import result_in
+from mmpca_dist.results.evaluation_result import result_in
 from mmpca_dist.runs.evaluate import evaluate
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.labels import notes_on_missing
