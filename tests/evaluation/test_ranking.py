@@ -2,6 +2,7 @@
 
 import naive_evaluation
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from helpers.evaluating import KNN, scored
 from helpers.samples import batch_of
@@ -16,6 +17,7 @@ from sklearn.svm import LinearSVC
 from mmpca_dist.evaluation import scorers
 from mmpca_dist.evaluation.ranking import ranks
 from mmpca_dist.runs import evaluation_scores
+from mmpca_dist.runs.evaluate import evaluate
 
 X, Y = labelled(240, 5, 2, seed=3, separation=0.4)
 W = np.random.default_rng(0).integers(1, 5, len(Y)).astype(float)
@@ -83,3 +85,17 @@ def test_scores_of_many_rows_are_not_kept(monkeypatch, tmp_path):
         name = "-".join(methods)
         records, *_ = scored(config_of(tmp_path / name, uri, methods=methods, n_components=[2], evaluation=wanted))
         assert all(("auc" in line) == there for record in records for line in record["errors"])
+
+
+def test_the_report_and_its_tables_have_their_means(tmp_path):
+    uri = write_parquet(tmp_path / "rows.parquet", X, Y)
+    wanted = {"splits": "folds", "folds": 3, "classifiers": ["lda"], "margins": False}
+    result = evaluate(config_of(tmp_path / "out", uri, methods=["pca"], n_components=[2], evaluation=wanted))
+    table = pq.read_table(tmp_path / "out" / "evaluation" / "tables" / "errors.parquet").to_pandas()
+    means = table.groupby("method")[["auc", "average_precision"]].mean()
+    _, heading, *rows = result["compare"]["tables"]["ranking"]
+    assert heading == ["method", "components", "classifier", "AUC", "average precision"]
+    assert len(rows) == len(means) == 2
+    for (_, _, _, *shown), method in zip(rows, ["pca", "all-columns"], strict=True):
+        for own, expected in zip(shown, means.loc[method], strict=True):
+            assert own.startswith(f"{expected:.3f} (")
