@@ -119,6 +119,18 @@ def errors_of(spec, Z, y, rows, true):
     return int(np.sum(labels[np.argmax(scores, axis=1)] != true)), int(np.sum(close))
 
 
+def ranks(scores, positive, weights):
+    """The chance that a positive row is above another, ties half; and the mean precision at each positive row."""
+    rows = list(zip(scores, positive, weights, strict=True))
+    pairs = [(a - b, v * w) for a, p, v in rows if p for b, q, w in rows if not q]
+    area = sum(weight * ((gap > 0) + (gap == 0) / 2) for gap, weight in pairs) / sum(weight for _, weight in pairs)
+    precision = {
+        a: sum(w for b, p, w in rows if p and b >= a) / sum(w for b, _, w in rows if b >= a) for a, _, _ in rows
+    }
+    of_class = sum(w for _, p, w in rows if p)
+    return area, sum(w * precision[a] for a, p, w in rows if p) / of_class
+
+
 def distances_of(spec, Z, y, rows, true):
     """Signed distances of ``rows`` to the hyperplane of a classifier whose scores are linear."""
     scores = scores_of(spec, Z, y.tolist(), np.vstack([np.zeros(Z.shape[1]), np.eye(Z.shape[1])]))[0]

@@ -94,7 +94,7 @@ class ProjectConfig(Section):
     )
 
 
-BY_COLUMN = ("groups", "time", "given")
+BY_COLUMN = ("groups", "time", "given", "listed")
 """The kinds of splits that a column tells."""
 SPLITS_OF = {
     "count": ("shares", "folds", "groups"),
@@ -111,11 +111,12 @@ SPLITS_OF = {
 class EvaluationConfig(Section):
     """How `mmpca evaluate` compares methods: rows held out, and classifiers."""
 
-    splits: Literal["shares", "folds", "groups", "time", "given"] = setting(
+    splits: Literal["shares", "folds", "groups", "time", "given", "listed"] = setting(
         "folds",
         example="groups",
         description="Rows held out: a share of each class, again and again; folds, each in turn; groups that a column "
-        "names, in folds or shares; rows after others in time; or parts that a column names",
+        "names, in folds or shares; rows after others in time; parts that a column names; or splits that it lists, by "
+        "a character each: t for rows that train, h for rows held out, - for neither",
     )
     count: int = setting(1, ge=1, example=50, description="Number of repetitions, each with other shares or folds")
     train: str | float | None = setting(
@@ -216,7 +217,7 @@ class EvaluationConfig(Section):
     def _fits_together(self) -> Self:
         if (self.column is None) == (self.splits in BY_COLUMN):
             raise ValueError(
-                "splits: groups, time and given take a column, and a column takes one of these kinds of splits."
+                "splits: groups, time, given and listed take a column, and a column takes one of these kinds of splits."
             )
         if self.splits == "time" and (self.windows is None) == (self.boundary is None):
             raise ValueError("splits: time takes either windows, how many there are, or a boundary between two.")

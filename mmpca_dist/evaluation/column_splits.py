@@ -23,6 +23,9 @@ from mmpca_dist.tables.roles import ONE_CLASS
 from mmpca_dist.tables.spans import Span, make_spans
 from mmpca_dist.tables.times import key_before
 
+LISTED = "th-"
+"""Of rows that train, are held out, and are neither: only parts before the one held out train."""
+
 
 def given_splits(rows: Rows, column: Dataset, held_out: str | int | None = None) -> ColumnSplits:
     """Return the split that a column names, from a pass over it and the labels.
@@ -50,6 +53,29 @@ def given_splits(rows: Rows, column: Dataset, held_out: str | int | None = None)
         part_of_name=np.arange(len(parts), dtype=np.int32)[None],
     )  # fmt: skip
     splits.refuse_untrained(splits.classes, f"the parts of {column.uri}", "Hold out others, or leave the class out.")
+    return splits
+
+
+def listed_splits(rows: Rows, column: Dataset) -> ColumnSplits:
+    """Return splits that a column lists, from a pass over it and the labels.
+
+    ``column`` has a text for each row, with a character for each split: ``t`` where the row trains, ``h`` where it is
+    held out, and ``-`` where it does neither. Raises InputError for other texts, and where a split has no row to hold
+    out, or a class none to train on.
+    """
+    texts, table = _count_names(rows, column)
+    lengths = {len(str(text)) for text in texts}
+    if len(lengths) > 1 or not set("".join(map(str, texts))) <= set(LISTED):
+        raise InputError(f"{column.uri} lists no splits: each row has one of {', '.join(LISTED)} for every split.")
+    codes = np.asarray([[LISTED.index(mark) for mark in str(text)] for text in texts], np.int32).T
+    counts = np.stack([_of_parts(table, split, len(LISTED)) for split in codes])
+    splits = ColumnSplits(
+        counts=counts, held_out=(1,), classes=rows.census.classes, names=texts, column=column, part_of_name=codes,
+        forward=True,
+    )  # fmt: skip
+    if not splits.n_tested.all():
+        raise InputError(f"Split {np.argmin(splits.n_tested)} of those that {column.uri} lists holds out no row.")
+    splits.refuse_untrained(splits.classes, f"the splits of {column.uri}", "Split otherwise, or leave the class out.")
     return splits
 
 

@@ -17,7 +17,7 @@ from mmpca_dist.evaluation.reductions import Reductions, fit_reductions
 from mmpca_dist.evaluation.regressions import regressions
 from mmpca_dist.evaluation.request import Classifiers, EvaluationRequest
 from mmpca_dist.evaluation.sampled_margins import Sampling, sampled_margins
-from mmpca_dist.evaluation.scorers import make_scorer, score_all
+from mmpca_dist.evaluation.scorers import UNRANKED, make_scorer, score_all
 from mmpca_dist.evaluation.scores import naming, split_record
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.evaluation.training import Trained, Training
@@ -97,7 +97,7 @@ def evaluate(rows: Rows, splits: Splits, request: EvaluationRequest, training: T
         scorers = [
             make_scorer(fold.part, fold.centre, fold.reductions, fold.rules, splits.classes, request) for fold in folds
         ]
-        errors, sample = score_all(rows, splits, scorers, "score", sampling)
+        errors, sample, ranked = score_all(rows, splits, scorers, "score", sampling)
         of_rows = score_rows(rows, splits, [fold.reductions for fold in folds], request, meter)
     shared = {what: seconds / len(folds) for what, seconds in meter.seconds.items()}
     for index, (fold, scores) in enumerate(zip(folds, of_rows, strict=True)):
@@ -111,8 +111,10 @@ def evaluate(rows: Rows, splits: Splits, request: EvaluationRequest, training: T
                 )
             notes += sampling.notes(classifiers, record["margins"], fold.reductions, rows.dataset.sparse)
             rows.tell_work("measure margins", index + 1, len(folds))
+        if len(splits.classes) == 2 and scorers[index].scored and not ranked[index]:
+            notes.append(UNRANKED)
         seconds = {**shared, MARGINS: shared.get(MARGINS, 0.0) + time.perf_counter() - begin}
-        lines = _in_order(scorers[index].lines(errors[index]) + scores.lines, fold, classifiers)
+        lines = _in_order(scorers[index].lines(errors[index], ranked[index]) + scores.lines, fold, classifiers)
         lines += record.pop("lines", [])
         read = {} if index else dict(meter.n_bytes)
         yield split_record(splits, index, lines, fold.reductions, seconds=seconds, read=read, notes=notes, **record)

@@ -138,11 +138,11 @@ def score_rows(
                 scorer = _fit_by_blocks(rows, splits, part_number, reduction, items, classifiers, meter)
             lazy.append((index, large, scorer))
     if lazy:
-        errors, _ = score_all(rows, splits, [scorer for _, _, scorer in lazy], "classify")
-        for (index, large, scorer), counts in zip(lazy, errors, strict=True):
+        errors, _, ranked = score_all(rows, splits, [scorer for _, _, scorer in lazy], "classify")
+        for (index, large, scorer), counts, own in zip(lazy, errors, ranked, strict=True):
             models, n_specs = scorer.of_reduced, len(classifiers.from_rows)
             fitted = {(number // n_specs, scorer.scored[number][1].label): model for number, model in models.items()}
-            lines = scorer.lines(counts[: len(scorer.scored)])
+            lines = scorer.lines(counts[: len(scorer.scored)], own)
             _add(scores[index], Scores(lines, fitted, convergence_notes(models.values())), large)
     return scores
 

@@ -9,6 +9,7 @@ from sklearn.base import clone
 
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions
+from mmpca_dist.evaluation.ranking import RANKED_BYTES
 from mmpca_dist.evaluation.splits import PartSizes
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.predictors.classifiers import ClassifierSection, is_from_moments
@@ -135,6 +136,12 @@ class EvaluationRequest:
         """Decisions from moments on every row, of all methods, sizes and classifiers."""
         scores = 1 if self.n_classes == 2 else self.n_classes
         return self.n_models * len(self.classifiers.from_moments) * scores
+
+    @property
+    def ranked_bytes(self) -> int:
+        """Bytes of the scores of the rows that a split holds out, where classifiers from moments rank these."""
+        size = 8 * int(self.parts.n_tested.sum(axis=1).max()) * self.decisions
+        return size if self.n_classes == 2 and size <= RANKED_BYTES else 0
 
     @property
     def measuring(self) -> list[ClassifierSection]:

@@ -34,13 +34,6 @@ KEY = mix(np.full(1, 1 << 62, np.uint64))[0]
 EVERY = np.uint64(2**64 - 1)
 
 
-def sampled_rows(n_rows: int, n_features: int, n_parts: int, n_classes: int, *, fitted: bool) -> int:
-    """Return about how many rows are in a sample, at most: those to measure, and those to fit to if there are any."""
-    affordable = LIMITS.margin_sample_bytes // (8 * n_features)
-    measured = n_parts * max(min(LIMITS.margin_rows, affordable // n_parts), LEAST_ROWS)
-    return min(n_rows, measured + (affordable + n_classes * LEAST_ROWS if fitted else 0))
-
-
 Sample = Mapping[str, NDArray]
 """Rows ``X`` (m, d) in the order of their numbers; ``hash``, ``part`` and ``code`` of the class, and ``group`` and
 ``weight``, if there are any, (m,)."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.evaluation.ranking import RANKED_BYTES, ranking_scores, ranks
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.sampled_margins import Sample, Sampling
@@ -35,6 +36,11 @@ MAX_DECISIONS = 4096
 """Decisions on a row that one product of all columns makes. With more classes, products of the reduced rows are far
 smaller."""
 
+UNRANKED = (
+    "AUC and average precision of classifiers from moments are left out: they rank the scores of all rows held out, "
+    f"which take more than {RANKED_BYTES >> 20} MiB. Evaluate fewer methods, sizes or classifiers."
+)
+
 
 @dataclass(frozen=True)
 class _Product:
@@ -47,13 +53,9 @@ class _Product:
     """Shape (d, L u), u = 1 for two classes, else C."""
     offsets: NDArray[np.float64]
 
-    def wrong(self, rows: NDArray, codes: NDArray[np.intp], n_classes: int) -> NDArray[np.bool_]:
-        """Return which rows each classifier gets wrong, shape (n, L)."""
-        decisions = centred(rows, self.centre, self.weights.dtype) @ self.weights + self.offsets
-        if n_classes == 2:
-            return np.asarray((decisions > 0) != (codes == 1)[:, None])
-        by_class = decisions.reshape(len(rows), -1, n_classes)
-        return np.argmax(by_class, axis=2) != codes[:, None]
+    def decisions(self, rows: NDArray) -> NDArray:
+        """Return the decisions on rows, shape (n, L u)."""
+        return np.asarray(centred(rows, self.centre, self.weights.dtype) @ self.weights + self.offsets)
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,12 @@ class Scorer:
     product: _Product | None = None
     """The others."""
 
-    def count_errors(self, batch: Batch, codes: NDArray[np.intp], held_out: NDArray[np.intp]) -> NDArray:
+    def count_errors(
+        self, batch: Batch, codes: NDArray[np.intp], held_out: NDArray[np.intp], scores: NDArray | None = None
+    ) -> NDArray:
         """Return how many of the rows ``held_out`` of a batch every classifier gets wrong, or their weights.
 
-        The shape is (R, 1 + C), or (R, 1), as of `count_wrong`.
+        The shape is (R, 1 + C), or (R, 1), as of `count_wrong`. Of two classes, ``scores`` (n, R) are filled.
         """
         n_classes, weights = len(self.classes), batch.weight
         errors = error_counts((len(self.scored),), n_classes, weights is not None)
@@ -82,18 +86,36 @@ class Scorer:
             rows, true = batch.X[block], codes[block]
             own = None if weights is None else weights[block]
             if self.product is not None:
-                wrong = self.product.wrong(self.reductions.in_columns(rows), true, n_classes)
+                decisions = self.product.decisions(self.reductions.in_columns(rows))
+                if n_classes == 2:
+                    wrong = (decisions > 0) != (true == 1)[:, None]
+                else:
+                    wrong = np.argmax(decisions.reshape(len(true), -1, n_classes), axis=2) != true[:, None]
                 errors[self.product.numbers] += count_wrong(wrong, own, true, n_classes)
+                if scores is not None:
+                    scores[start : start + len(true), self.product.numbers] = decisions
             if self.of_reduced:
                 Z = self.reductions.reduced(rows)
                 for number, rule in self.of_reduced.items():
-                    named = rule.predict(Z[:, self.scored[number][0].columns])
-                    errors[number] += count_wrong(named != self.classes[true], own, true, n_classes)
+                    reduced = Z[:, self.scored[number][0].columns]
+                    found = None if scores is None else ranking_scores(rule, reduced)
+                    if scores is not None:
+                        scores[start : start + len(true), number] = np.nan if found is None else found
+                    if found is not None and isinstance(rule, Rule):
+                        wrong = (found > 0) != (true == 1)
+                    else:
+                        wrong = rule.predict(reduced) != self.classes[true]
+                    errors[number] += count_wrong(wrong, own, true, n_classes)
         return errors
 
-    def lines(self, errors: NDArray) -> list[dict[str, Any]]:
-        """Return the lines of a record, given the errors of every classifier."""
-        return [error_line(item, spec, count) for (item, spec), count in zip(self.scored, errors, strict=True)]
+    def lines(self, errors: NDArray, ranked: Mapping[str, NDArray]) -> list[dict[str, Any]]:
+        """Return the lines of a record, given the errors of every classifier, and what `score_all` ranks."""
+        lines = [error_line(item, spec, count) for (item, spec), count in zip(self.scored, errors, strict=True)]
+        if ranked:
+            for line, scores in zip(lines, ranked["scores"].T, strict=True):
+                some = None if np.isnan(scores).any() else scores
+                line |= ranks(some, ranked["positive"], ranked.get("weight"))
+        return lines
 
 
 Rules = Mapping[tuple[int, str], Rule]
@@ -132,36 +154,48 @@ def make_scorer(
     return Scorer(part, scored, of_reduced, reductions, classes, product)
 
 
-Totals = tuple[NDArray, Sample]
-"""Errors, shape (H, R, 1 + C) or (H, R, 1), and rows to measure margins on; an empty mapping where none are sampled."""
+Totals = tuple[NDArray, Sample, list[dict[str, NDArray]]]
+"""Errors, shape (H, R, 1 + C) or (H, R, 1), rows to measure margins on, an empty mapping where none are sampled, and of
+each part ``scores`` of R classifiers, with ``positive`` and ``weight`` of the rows; empty where these are not kept."""
 
 
 def score_all(
     rows: Rows, splits: Splits, scorers: Sequence[Scorer], name: str, sampling: Sampling | None = None
 ) -> Totals:
-    """Count the errors of H scorers, of up to R classifiers each, in a pass of this name; and draw a sample of rows."""
+    """Count the errors of H scorers, of up to R classifiers each, in a pass of this name; and draw a sample of rows.
+
+    Of two classes, scores of the rows held out are kept where all together are few.
+    """
     if sampling is None and not scorers[0].scored:
-        return np.zeros((len(scorers), 0)), {}
-    task = partial(_score_span, splits=splits, scorers=scorers, sampling=sampling)
+        return np.zeros((len(scorers), 0)), {}, [{} for _ in scorers]
+    kept = 8 * sum(len(one.scored) * splits.counts[0, :, one.part].sum() for one in scorers) <= RANKED_BYTES
+    ranks = len(splits.classes) == 2 and bool(kept)
+    task = partial(_score_span, splits=splits, scorers=scorers, sampling=sampling, ranks=ranks)
     return rows.pass_over(task, _add, name, kept=sampling is None or not rows.dataset.sparse)  # CSR rows are not stored
 
 
 def _add(left: Totals, right: Totals) -> Totals:
-    return left[0] + right[0], concatenated(left[1], right[1])
+    ranked = [concatenated(*both) for both in zip(left[2], right[2], strict=True)]
+    return left[0] + right[0], concatenated(left[1], right[1]), ranked
 
 
 def _score_span(
-    dataset: Dataset, span: Span, *, splits: Splits, scorers: Sequence[Scorer], sampling: Sampling | None
+    dataset: Dataset, span: Span, *, splits: Splits, scorers: Sequence[Scorer], sampling: Sampling | None, ranks: bool
 ) -> Totals:
-    """Return the errors of all classifiers on the rows of every part held out, and a sample of rows."""
+    """Return the errors of all classifiers on the rows of every part held out, a sample of rows, and their scores."""
     most = max(len(scorer.scored) for scorer in scorers)
     errors, samples = error_counts((len(scorers), most), len(splits.classes), splits.weights is not None), []
+    ranked: list[list[dict[str, NDArray]]] = [[] for _ in scorers]
     for batch in read_batches(dataset, span, sparse=dataset.sparse):
         batch = splits.valued(batch)
         parts, codes = splits.codes(batch)[0], batch.codes(splits.classes)
         for h, scorer in enumerate(scorers):
             held_out = np.flatnonzero(parts == scorer.part)
-            errors[h, : len(scorer.scored)] += scorer.count_errors(batch, codes, held_out)
+            scores = np.empty((len(held_out), len(scorer.scored))) if ranks else None
+            errors[h, : len(scorer.scored)] += scorer.count_errors(batch, codes, held_out, scores)
+            if scores is not None:
+                weight = {} if batch.weight is None else {"weight": batch.weight[held_out]}
+                ranked[h].append({"scores": scores, "positive": codes[held_out] == 1, **weight})
         if sampling is not None:
             samples.append(sampling.take(batch, parts, codes))
-    return errors, concatenated(*samples) if samples else {}
+    return errors, concatenated(*samples) if samples else {}, [concatenated(*each) if each else {} for each in ranked]

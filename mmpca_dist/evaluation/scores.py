@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.cost_meter import Meter
+from mmpca_dist.evaluation.ranking import ranking_scores, ranks
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.request import Classifiers
 from mmpca_dist.evaluation.splits import Splits
@@ -118,6 +119,8 @@ def score(items: Sequence[Reduction], classifiers: Classifiers, part: Part, mete
                 scores.fitted[position, spec.label] = fitted
                 wrong = fitted.predict(Z_test) != tested.label
                 line = error_line(item, spec, count_wrong(wrong, tested.weight, codes[part.test], len(classes)))
+                if len(classes) == 2:
+                    line |= ranks(ranking_scores(fitted, Z_test), codes[part.test] == 1, tested.weight)
                 scores.lines.append(
                     {**line, "C": fitted.C} if isinstance(fitted, FittedRows) and spec.C == "nested" else line
                 )

@@ -15,6 +15,7 @@ from mmpca_dist.evaluation.cost_meter import MOMENTS, Meter
 from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.scores import naming
 from mmpca_dist.evaluation.splits import PartSizes, Splits
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.base.statistics_for import statistics_for, with_nearest_pairs
 from mmpca_dist.neighbors.options import fits_memory
 from mmpca_dist.passes.census import Census, count_labels
@@ -85,12 +86,12 @@ def held_rows(batch: Batch, census: Census) -> Rows:
 def training_rows(rows: Rows, splits: Splits, part: int, request: EvaluationRequest) -> Rows:
     """Return the rows that train while a part is held out, with the counts of the parts; a copy of rows in memory."""
     selected = rows.dataset.only(partial(_trains, splits=splits, part=part))
-    own = replace(rows, dataset=selected, spans=make_spans(selected), progress=None, checkpoint=None)
+    own = replace(rows, dataset=selected, spans=make_spans(selected), checkpoint=None)
     trains = splits.trains(part)
     sizes, totals = splits.counts[0] @ trains, None if splits.weights is None else splits.weights[0] @ trains
     units: Any = ((0, selected.n_rows, splits.classes, sizes),)
     if len(own.spans) > 1 or len(own.spans[0].units) > 1:
-        units = count_labels(selected, own.spans, own).units
+        units = count_labels(selected, own.spans, replace(own, progress=None)).units
     own = replace(own, census=Census(splits.classes, sizes, units, totals))
     if request.needs.swept and splits.grouped:
         task = partial(_groups_that_train, splits=splits, part=part)
@@ -224,14 +225,16 @@ def _with_searches(
 ) -> Iterator[Statistics]:
     """Yield statistics with pairs of nearest rows, from a search for all parts, or for each.
 
-    It is for each where rows, or their weights, depend on what trains.
+    It is for each where rows, their weights or their distances depend on what trains, where later rows must not be
+    neighbours, and where parts are so few that it costs less.
     """
     rows = replace(rows, checkpoint=None)  # what tasks leave besides their results is gone by another attempt
     statistics = chain([next(statistics)], statistics)  # all passes for them come before the first
-    if rows.dataset.widening is not None or request.class_weight is not None:
+    depend = rows.dataset.widening is not None or request.class_weight is not None or request.standardize
+    if depend or splits.forward or len(splits.held_out) < LIMITS.fewest_together:
         for part, training in zip(splits.held_out, statistics, strict=True):
-            selected = adjusted_rows(rows, training.adjustment).dataset.only(partial(_trains, splits=splits, part=part))
-            own = weighted_by_class(Rows.of(selected, rows.scheduler, scratch=rows.scratch), request.class_weight)
+            own = training_rows(adjusted_rows(rows, training.adjustment), splits, part, request)
+            own = weighted_by_class(own, request.class_weight)
             for search in request.needs.searches:
                 with meter.charging_owner(search):
                     training = with_nearest_pairs(training, own, search, request.needs.n_components, request.solver)

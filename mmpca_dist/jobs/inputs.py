@@ -15,7 +15,7 @@ from mmpca_dist.configuration.dataset_section import DatasetConfig, located
 from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.configuration.sections import BY_COLUMN, EvaluationConfig
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.column_splits import given_splits, group_splits, time_splits
+from mmpca_dist.evaluation.column_splits import given_splits, group_splits, listed_splits, time_splits
 from mmpca_dist.evaluation.splits import Splits, fold_splits, share_splits
 from mmpca_dist.faults import Setting, asking, showing, who_asks
 from mmpca_dist.ingest.job import ingest
@@ -77,6 +77,8 @@ def held_out_in_words(section: EvaluationConfig, n_splits: int) -> str:
     if section.splits == "groups":
         times = f"{section.count} splits" if section.count > 1 else "one split"
         return f"{times}, {section.train} of the groups in {section.column} trains"
+    if section.splits == "listed":
+        return f"{n_splits} splits that {section.column} lists"
     if section.boundary is not None:
         return f"rows from {section.boundary} on held out, by {section.column}"
     if section.windows is not None:
@@ -90,7 +92,7 @@ def notes_on_parts(
 ) -> list[str]:
     """Return a note on every class that some folds hold no row of, or on rows whose part is not stored."""
     if column is not None and section.splits != "time":
-        return notes_on_missing(column, "part" if section.splits == "given" else "group")
+        return notes_on_missing(column, "group" if section.splits == "groups" else "part")
     folds = section.folds if section.splits == "folds" else 0
     return [
         f"Class {name} has {n} row{'s' * (n != 1)}: {folds - n} of the {folds} folds hold none of it."
@@ -208,6 +210,8 @@ class Inputs:
             return group_splits(rows, parts, folds=section.folds, share=section.train, **options)
         if section.splits == "time":
             return time_splits(rows, parts, windows=section.windows, boundary=section.boundary)
+        if section.splits == "listed":
+            return listed_splits(rows, parts)
         return given_splits(rows, parts, section.held_out)
 
     def identity(self) -> Identity:

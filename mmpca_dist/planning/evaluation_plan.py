@@ -51,6 +51,7 @@ def plan_evaluation(request: RunRequest, evaluation: EvaluationRequest, measured
         memory += (2 + threads) * dataset.n_bytes + threads * 2 * scatters
     else:  # reductions and classifiers of the other parts held out; reduced rows, and LIBLINEAR's copies
         memory += (evaluation.n_held_out - 1) * 8 * d * (evaluation.width + evaluation.decisions)
+        memory += 2 * evaluation.ranked_bytes
         if evaluation.classifiers.from_rows:
             gathered = min(8 * n * evaluation.width * evaluation.n_held_out, LIMITS.gathered_bytes)
             memory += (5 if evaluation.nested else 4) * gathered

@@ -25,7 +25,6 @@ from mmpca_dist.results.answer import (
     digits,
     label,
     named,
-    regressions,
     spread,
 )
 from mmpca_dist.results.forms import DASH, FORMS, with_deviation, written
@@ -119,16 +118,29 @@ def class_table(evaluation: Evaluation) -> PrintedTable:
 
 def regression_table(evaluation: Evaluation) -> PrintedTable:
     """Return R^2 and the root mean squared error of each method and number of components, means over the splits."""
+    return _measures(evaluation, {"r2": "R\N{SUPERSCRIPT TWO}", "rmse": "RMSE"}, "Linear regression", "regression")
+
+
+def ranking_table(evaluation: Evaluation) -> PrintedTable:
+    """Return how well scores of two classes rank the rows held out, means over the splits that hold out both."""
+    measures = {"auc": "AUC", "average_precision": "average precision"}
+    return _measures(evaluation, measures, "Ranks of the rows by their scores", "ranking")
+
+
+def _measures(evaluation: Evaluation, measures: Mapping[str, str], title: str, key: str) -> PrintedTable:
     rows = []
-    for key in evaluation.cells:
-        both = zip(("r2", "rmse"), regressions(evaluation, key), strict=True)
-        spreads = ((kind, mean(each), stdev(each) if len(each) > 1 else math.nan) for kind, each in both)
-        words = [with_deviation(average, deviation, FORMS[kind]) for kind, average, deviation in spreads]
-        rows.append([title_of(key[0]), str(key[1]), *words])
-    numbers = ("components", "R\N{SUPERSCRIPT TWO}", "RMSE")
-    columns = [Heading("method", "head"), *(Heading(name, "number") for name in numbers)]
-    about = "R^2 and RMSE, mean and deviation over splits"
-    return PrintedTable(columns, rows, "Linear regression", key="regression", about=about)
+    for method, size, classifier in evaluation.cells:
+        lines, words = evaluation.table.by_key[method, size, classifier], []
+        for kind in measures:
+            each = [line[kind] for line in lines if kind in line]
+            deviation = stdev(each) if len(each) > 1 else math.nan
+            words.append(with_deviation(mean(each), deviation, FORMS[kind]) if each else DASH)
+        rows.append([title_of(method), str(size), *([] if evaluation.predicts else [classifier]), *words])
+    columns = [Heading("method", "head"), Heading("components", "number")]
+    columns += [] if evaluation.predicts else [Heading("classifier", "name")]
+    columns += [Heading(name, "number") for name in measures.values()]
+    about = f"{' and '.join(measures.values())}, mean and deviation over splits"
+    return PrintedTable(columns, rows, title, key=key, about=about)
 
 
 def standings(evaluation: Evaluation) -> PrintedTable:

@@ -26,6 +26,7 @@ from mmpca_dist.results.error_tables import (
     costs,
     error_tables,
     margin_tables,
+    ranking_table,
     regression_table,
     standings,
 )
@@ -129,8 +130,10 @@ def _errors(evaluation: Evaluation) -> PagePart:
         "splits only: splits share rows, so that of two equal methods one errs less by it in far more than one data "
         'set of twenty. "With 1": the method gave so many components only.'
     )
-    regressions = [regression_table(evaluation)] if evaluation.predicts else []
-    return PagePart("errors", "Errors", [about], tables=[*error_tables(evaluation), *regressions])
+    others = [regression_table(evaluation)] if evaluation.predicts else []
+    if any("auc" in line for line in evaluation.table.lines):
+        others.append(ranking_table(evaluation))
+    return PagePart("errors", "Errors", [about], tables=[*error_tables(evaluation), *others])
 
 
 def _published_table(evaluation: Evaluation) -> PrintedTable:

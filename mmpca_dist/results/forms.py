@@ -39,6 +39,8 @@ FORMS: dict[str, Callable[[Any], str]] = {
     "rounding": "{:.2g}".format,
     "r2": "{:.3f}".format,
     "rmse": "{:.4g}".format,
+    "auc": "{:.3f}".format,
+    "average_precision": "{:.3f}".format,
     "angle": "{:.2g} degrees".format,
     "principal angle": "{:.1f}".format,
     "p": _p_value,

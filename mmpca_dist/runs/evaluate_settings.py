@@ -39,6 +39,8 @@ class EvaluateSettings(TypedDict, total=False):
 
     cv: Any
     """A number of folds, a splitter of scikit-learn, or pairs of row numbers."""
+    groups: Any
+    """The group of each row, where a splitter needs it."""
     splits: Any
     count: int
     train: str | float | None

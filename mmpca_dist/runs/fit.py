@@ -105,7 +105,7 @@ def choice_request(job: Job) -> EvaluationRequest | None:
     if not job.inputs.asked.chooses:
         return None
     splits = job.config.evaluation.splits
-    if splits in ("given", "time"):
+    if splits in ("given", "listed", "time"):
         raise InputError(
             f"n_components: auto deals rows into folds, and evaluation.splits: {splits} asks for the parts of a "
             f"column. Evaluate by these parts (mmpca evaluate) and {NUMBERS}, or leave out evaluation.splits and its "

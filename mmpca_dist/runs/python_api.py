@@ -75,7 +75,8 @@ def evaluate(
         For rows: ``methods`` (by default pca, m-pca0 and m-pca1a), ``n_components`` (by default those that are usually
         tried), other keys of the configuration, and those of its sections ``evaluation`` and ``dataset``, as messages
         write them, too: ``**{"evaluation.count": 4}``. By default columns are standardised where data frames hold text
-        and numbers. ``cv`` is a number of folds, or a splitter of scikit-learn; ``classifiers`` may be its objects.
+        and numbers. ``cv`` is a number of folds, or a splitter of scikit-learn, which may take ``groups`` (n,);
+        ``classifiers`` may be its objects.
 
     Returns
     -------
@@ -115,7 +116,8 @@ def evaluate(
         content["dataset"] = _stored_rows(data, y, storage.join(output, "rows"))
         for name in ("cv", "splits"):
             if name in given and not isinstance(given[name], str):
-                given |= _split_by(given.pop(name), X=data, y=y, folder=storage.join(output, "rows"))
+                own = given.pop(name), given.pop("groups", None)
+                given |= _split_by(*own, X=data, y=y, folder=storage.join(output, "rows"))
         for name, value in given.items():
             section, _, key = name.rpartition(".")
             section = section or next((each for each, fields in SECTIONS.items() if name in fields), "")
@@ -255,10 +257,11 @@ def _write_anndata(uri: str, X: Any, y: Any, own: Mapping[str, str]) -> str:
     return uri
 
 
-def _split_by(cv: Any, X: Any, y: Any, folder: str) -> dict[str, Any]:
+def _split_by(cv: Any, groups: Any, X: Any, y: Any, folder: str) -> dict[str, Any]:
     """Return the settings for a number of folds, or for the rows that a splitter, or pairs of row numbers, hold out.
 
-    Raises InputError where rows are not held out once each while all others train.
+    Where each row is held out once while all others train, parts are given; others are listed. Raises InputError where
+    a row trains and is held out at once.
     """
     if isinstance(cv, int | np.integer):
         return {"splits": "folds", "folds": int(cv)}
@@ -268,16 +271,20 @@ def _split_by(cv: Any, X: Any, y: Any, folder: str) -> dict[str, Any]:
     with instead_of(
         (TypeError, ValueError, IndexError), InputError, f"{name} splits no rows ({{reason}}). {OWN_SPLITS}"
     ):
-        pairs = list(cv.split(np.zeros((len(labels), 1)), labels) if hasattr(cv, "split") else cv)
+        pairs = list(cv.split(np.zeros((len(labels), 1)), labels, groups) if hasattr(cv, "split") else cv)
         pairs = [[np.arange(len(labels))[rows] for rows in pair] for pair in pairs]  # of masks, too
-    rows = np.concatenate([test for _, test in pairs])
-    whole = all(len(train) + len(test) == len(labels) for train, test in pairs)
-    if not whole or not np.array_equal(np.sort(rows), np.arange(len(labels))):
-        raise InputError(f"{name} does not hold out each row once while all others train. {OWN_SPLITS}")
+    marks, rows = np.full((len(labels), len(pairs)), "-"), np.concatenate([test for _, test in pairs])
+    for split, (train, test) in enumerate(pairs):
+        if len(np.intersect1d(train, test)):
+            raise InputError(f"{name} holds out rows that train. {OWN_SPLITS}")
+        marks[train, split], marks[test, split] = "t", "h"
+    parts, kind = np.asarray(["".join(row) for row in marks]), "listed"
+    if len(rows) == len(labels) and (marks != "-").all() and (marks == "h").any(axis=1).all():
+        parts, kind = np.argmax(marks == "h", axis=1), "given"
     buffer, uri = io.BytesIO(), storage.join(folder, "parts.npy")
-    np.save(buffer, np.repeat(np.arange(len(pairs)), [len(test) for _, test in pairs])[np.argsort(rows)])
+    np.save(buffer, parts)
     _keep(uri, buffer.getvalue())
-    return {"splits": "given", "column": uri}
+    return {"splits": kind, "column": uri}
 
 
 def _keep(uri: str, content: bytes) -> None:

@@ -129,7 +129,7 @@ def test_columns_that_do_not_serve_are_refused_before_anything_is_written(evalua
 
 
 @pytest.mark.parametrize(("evaluation", "message"), [
-    ({"splits": "groups"}, "splits: groups, time and given take a column"),
+    ({"splits": "groups"}, "splits: groups, time, given and listed take a column"),
     ({"splits": "time", "column": "day"}, "takes either windows, how many there are, or a boundary"),
     ({"splits": "time", "column": "day", "windows": 2, "boundary": 3}, "takes either windows, how many there are"),
     ({"splits": "folds", "windows": 2}, "evaluation.windows is of splits: time"),

@@ -12,7 +12,7 @@ from helpers.tables import config_of, counts_like_text, labelled, write_npz
 
 from mmpca_dist.evaluation import engine, reduced_rows
 from mmpca_dist.methods.base.registry import METHODS
-from mmpca_dist.neighbors import pair_folds
+from mmpca_dist.neighbors import pair_folds, pair_statistics
 from mmpca_dist.runs import evaluation_scores
 
 NESTED = {"name": "svm", "C": "nested", "label": "nested"}
@@ -29,7 +29,8 @@ class Fitted:
         self._watch(patch, engine, "fit_reductions", self._reductions)
         self._watch(patch, reduced_rows, "score", lambda scores: self._keep("from rows", scores.fitted))
         self._watch(patch, engine, "make_scorer", lambda scorer: self._keep("from moments", scorer))
-        self._watch(patch, pair_folds, "add_pairs", lambda _, own, neighbors: self._nearest(neighbors))
+        for module in (pair_folds, pair_statistics):
+            self._watch(patch, module, "add_pairs", lambda _, own, neighbors: self._nearest(neighbors))
 
     @staticmethod
     def _watch(patch, module, name, tell):

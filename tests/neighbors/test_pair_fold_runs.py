@@ -1,6 +1,5 @@
 """Pairs by the part held out: the same bits wherever the search runs, rows of other kinds, passes, refusals."""
 
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -18,7 +17,7 @@ from mmpca_dist.neighbors.pair_folds import with_pairs_by_part
 from mmpca_dist.passes.dask_rows import dask_rows
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Cluster, Threads
-from mmpca_dist.passes.scratch import MemoryScratch, open_scratch
+from mmpca_dist.passes.scratch import open_scratch
 from mmpca_dist.tables.compose import open_dataset
 from mmpca_dist.tables.readers.memory import rows_in_memory
 
@@ -77,7 +76,7 @@ def test_the_same_bits_for_worker_processes(cluster, reference, tmp_path):
 
 @pytest.mark.parametrize("n_parts", [2, 3])
 def test_dask_arrays(n_parts):
-    """Their labels come with the tasks; a pass over these alone numbers the rows that train."""
+    """Their labels come with the tasks."""
     X, y = labelled(200, 6, 3, seed=10)
     names = np.arange(200) % n_parts
     statistics = [training_statistics(X, y, names != part, {"precision": "double"})[-1] for part in range(n_parts)]
@@ -111,31 +110,6 @@ def test_sparse_rows(n_parts, tmp_path):
 
 
 # ------------------------------------------------------------------------------------------------- passes, refusals
-
-
-@pytest.mark.parametrize(
-    ("n_parts", "standardize", "searches"), [(5, False, 1), (3, False, 1), (2, False, 2), (4, True, 4)]
-)
-def test_one_search_serves_all_parts_unless_distances_differ(n_parts, standardize, searches):
-    X, y = labelled(150, 4, 2, seed=12)
-    names = np.arange(150) % n_parts
-    options = {"precision": "double", "standardize": standardize}
-    training = [training_statistics(X, y, names != part, options)[-1] for part in range(n_parts)]
-    rows, parts = prepared(rows_in_memory(X, y), names)
-    passes, scratches = [], []
-
-    @contextmanager
-    def opened():
-        scratches.append(MemoryScratch())
-        yield scratches[-1]
-        scratches[-1].tables.clear()
-
-    watched = replace(rows, on_pass=lambda name, n_bytes: passes.append(name))
-    found = with_pairs_by_part(training, watched, parts, Search(), opened)
-    assert len(list(found)) == n_parts
-    assert passes.count("search") == passes.count("cells") == len(scratches) == searches
-    assert passes.count("pairs") == n_parts
-    assert not any(scratch.tables for scratch in scratches)
 
 
 @pytest.mark.parametrize("n_parts", [2, 3])

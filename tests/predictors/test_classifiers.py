@@ -165,20 +165,6 @@ def test_what_is_linear():
     assert linear_parts(fit_rows(spec("sklearn.linear_model.RidgeClassifier"), Z, y))[0].shape == (3, 4)
 
 
-@pytest.mark.parametrize(("n_classes", "C", "bias"), [(2, 0.01, False), (3, 1.0, True)])
-def test_logistic_regression_out_of_memory_is_liblinears(n_classes, C, bias):
-    """Columns of different spread, labels as text, any blocks: the same minimum."""
-    Z, codes = labelled(600, 5, n_classes, seed=8, mean=0.5)
-    Z *= [1, 4, 0.5, 3, 1]
-    y = NAMES[n_classes][codes]
-    expected = np.column_stack(linear_parts(fit_rows(spec("logistic", C=C, bias=bias), Z, y)))
-    for rows in (Z, da.from_array(Z, chunks=(170, 2))):
-        found = fit_rows(spec("dask-logistic", C=C, bias=bias), rows, y)
-        # It stops where a step lowers the sum of losses by less than 2e-9 of it.
-        np.testing.assert_allclose(np.column_stack(linear_parts(found)), expected, atol=5e-3 * np.abs(expected).max())
-        assert set(found.predict(Z)) <= set(y)
-
-
 @pytest.mark.parametrize(("n_classes", "C", "bias"), [(2, 10.0, True), (3, 0.1, False), (3, 1.0, True)])
 def test_logistic_regression_out_of_memory_is_the_minimum(n_classes, C, bias):
     """The gradient of a function with second derivatives of at least 1 bounds the distance from its minimum.

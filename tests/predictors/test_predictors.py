@@ -1,14 +1,12 @@
 """Classifiers from moments and a projection alone are those of the reduced rows themselves."""
 
 import pickle
-from functools import partial
 
 import numpy as np
 import pytest
 from helpers.classifying import assert_scores, relative, sklearn_scores
 from helpers.tables import labelled
 from naive_judging import fisher_linear_scores, gaussian_scores
-from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.naive_bayes import GaussianNB
 
@@ -82,43 +80,6 @@ def test_every_classifier_is_scikit_learns(n_classes, mean):
         model.fit(Z, y)
         assert_scores(rule, sklearn_scores(model, rows), rows, rtol)
         np.testing.assert_array_equal(rule.classes, model.classes_)
-
-
-def test_real_rows_many_sizes_from_one_reduction():
-    """Digits: 64 pixels of which some never vary; every size of one reduction, labels as text."""
-    digits = load_digits()
-    X, y = digits.data, digits.target_names[digits.target].astype(str)
-    train = np.arange(len(X)) % 5 > 0
-    reducer = MarginPCA(20, precision="double").fit(X[train], y[train])
-    A, mean, _ = reducer.projection()
-    Z = reducer.transform(X)
-    for k in (1, 2, 5, 20):
-        reduced = ReducedMoments.of(reducer.moments_, A[:, :k], mean, precision="double")
-        fitted = [
-            (linear_discriminant, LinearDiscriminantAnalysis()),
-            (partial(quadratic_discriminant, ddof=sklearn_ddof()), QuadraticDiscriminantAnalysis()),
-            (naive_bayes, GaussianNB()),
-        ]
-        for make, model in fitted:
-            found = make(reduced).predict(Z[~train, :k])
-            np.testing.assert_array_equal(found, model.fit(Z[train, :k], y[train]).predict(Z[~train, :k]))
-    # The classes are about equally many, so that priors change little: scikit-learn's predictions but for a few rows.
-    expected = LinearDiscriminantAnalysis().fit(Z[train], y[train]).predict(Z[~train])
-    assert (fisher_linear(reduced).predict(Z[~train]) == expected).mean() > 0.98
-
-
-@pytest.mark.parametrize("make", ALL)
-def test_centred_and_standardised_reductions(make):
-    """A reducer's projection is taken as it is: with a mean, and with standard deviations."""
-    X, y = labelled(200, 6, 3, seed=4)
-    for options in ({"center": True}, {"standardize": True}):
-        reducer = MarginPCA(3, precision="double", **options).fit(X, y)
-        reduced = ReducedMoments.of(reducer.moments_, *reducer.projection()[:2], precision="double")
-        Z = reducer.transform(X)
-        np.testing.assert_allclose(reduced.means, [Z[y == c].mean(axis=0) for c in range(3)], atol=1e-12)
-        again = ReducedMoments.of(class_moments(Z, y, precision="double"), np.eye(3), precision="double")
-        found, expected = make(reduced).decision_function(Z), make(again).decision_function(Z)
-        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("make", ALL)

@@ -72,7 +72,7 @@ def test_editors_complete_the_settings_of_evaluate():
     sections = {"dataset", "evaluation", "project", "output"}  # the last is ``folder``
     of_files = {"uri", "data_dir", "missing_chunks"}
     keys = (RunConfig.model_fields.keys() - sections) | (DatasetConfig.model_fields.keys() - of_files)
-    assert EvaluateSettings.__annotations__.keys() == keys | EvaluationConfig.model_fields.keys() | {"cv"}
+    assert EvaluateSettings.__annotations__.keys() == keys | EvaluationConfig.model_fields.keys() | {"cv", "groups"}
 
 
 def test_frames_may_hold_text_gaps_and_groups_and_what_is_wrong_is_told(tmp_path):

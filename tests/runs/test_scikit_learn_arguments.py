@@ -12,8 +12,9 @@ from sklearn.model_selection import (
     GroupKFold,
     KFold,
     PredefinedSplit,
-    RepeatedKFold,
+    RepeatedStratifiedKFold,
     ShuffleSplit,
+    StratifiedGroupKFold,
     StratifiedKFold,
     TimeSeriesSplit,
     cross_val_score,
@@ -40,6 +41,14 @@ SPLITTERS = {
     "PredefinedSplit": PredefinedSplit(np.arange(150) % 3),
     "pairs": list(KFold(3, shuffle=True, random_state=3).split(X)),
 }
+ROWS = np.random.default_rng(0).permutation(150)
+OTHERS = {
+    "repeated": RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=1),
+    "shuffled": ShuffleSplit(3, test_size=0.3, random_state=2),
+    "later": TimeSeriesSplit(3, gap=5),
+    "some never": PredefinedSplit(np.arange(150) % 4 - 1),
+    "groups": StratifiedGroupKFold(3, shuffle=True, random_state=4),
+}
 
 
 @pytest.mark.parametrize("rows", [(X, Y), (FRAME, "kind"), (FRAME[list("abcd")], Y)], ids=["array", "name", "frame"])
@@ -57,11 +66,22 @@ def test_a_number_of_folds_goes_as_cv():
     assert len(result.errors) == 1 and "3 splits" in result.verdict
 
 
+@pytest.mark.parametrize("splitter", list(OTHERS))
+def test_any_splitter_gives_the_rows_that_train_and_are_held_out(splitter):
+    rows, labels, cv = X[ROWS], Y[ROWS], OTHERS[splitter]
+    groups = {"groups": np.arange(150) // 5} if splitter == "groups" else {}
+    result = evaluate(rows, labels, cv=cv, **groups, **NONE, classifiers=[KNeighborsClassifier(3), "lda"])
+    for model in (KNeighborsClassifier(3), LinearDiscriminantAnalysis()):
+        name = "lda" if "Linear" in str(model) else type(model).__name__
+        expected = cross_val_score(model, rows, labels, cv=cv, **groups)
+        np.testing.assert_allclose(shared_error(result, name), 100 * (1 - expected.mean()), atol=0.006)
+
+
 @pytest.mark.parametrize(
-    "cv", [ShuffleSplit(3), TimeSeriesSplit(3), RepeatedKFold(n_splits=3, n_repeats=2), GroupKFold(3)]
+    ("cv", "told"), [(GroupKFold(3), r"Say folds=5; splits='shares', count=10"), ([(ROWS, ROWS[:9])], "that train")]
 )
-def test_other_splitters_are_told_what_to_type(cv):
-    with pytest.raises(InputError, match=r"Say folds=5; splits='shares', count=10"):
+def test_what_splits_no_rows_is_told_what_to_type(cv, told):
+    with pytest.raises(InputError, match=told):
         evaluate(X, Y, cv=cv, **NONE)
 
 
