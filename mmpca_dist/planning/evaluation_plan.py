@@ -5,7 +5,6 @@ from __future__ import annotations
 from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.training import scatters_of_parts
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.passes.pilot import TRIED
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.planning.run_plan import (
     SLACK,
@@ -23,6 +22,9 @@ from mmpca_dist.statistics.from_rows import scatter_bytes
 
 COLUMN_SCATTERS = 6
 """Scatters of all columns that coexist while a classifier is made from one of them."""
+
+LITTLE = 1 << 20
+"""Bytes of rows, or of scatters, up to which no part is tried before the others."""
 
 
 def plan_evaluation(request: RunRequest, evaluation: EvaluationRequest, measured: Measured | None = None) -> Plan:
@@ -72,8 +74,7 @@ def plan_evaluation(request: RunRequest, evaluation: EvaluationRequest, measured
 def is_measured(request: RunRequest, evaluation: EvaluationRequest) -> bool:
     """Tell whether a part held out is tried alone: not of little data, unless the scatters of its classes are large."""
     size = min(request.dataset.n_features, int(evaluation.parts.n_train.max()))
-    large = scatter_bytes(evaluation.n_classes, size) > LIMITS.smallest_unit_bytes
-    return request.n_units > TRIED or (evaluation.in_memory and large)
+    return max(request.dataset.n_bytes, scatter_bytes(evaluation.n_classes, size)) > LITTLE
 
 
 def splits_at_once(plan: Plan, n_bytes: int, split: int) -> tuple[int, int]:
