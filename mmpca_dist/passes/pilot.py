@@ -85,10 +85,12 @@ class Pilot(Scheduler):
     def measured(self, task: Callable[[Span], Any], spans: Sequence[Span], merge: Callable[[Any, Any], Any]) -> Any:
         """Return what a pass over the two largest units leaves.
 
-        Raises `EnoughError` where the pass has been made often.
+        Raises `EnoughError` where the pass has been made often, or is one over tables that other passes have laid out.
         """
         self.end()
-        if isinstance(task, OnRows) and not task.X:  # labels and the like are read whole: others count on them
+        if not isinstance(task, OnRows):
+            raise EnoughError
+        if not task.X:  # labels and the like are read whole: others count on them
             return functools.reduce(partial(merge_leaf, merge), (run_span(task, span) for span in spans))
         if sum(each.name == self._pass[0] for each in self.footprints) == MOST_OF_A_KIND:
             raise EnoughError

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.training import scatters_of_parts
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.passes.pilot import TRIED
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.planning.run_plan import (
     SLACK,
@@ -56,7 +57,8 @@ def plan_evaluation(request: RunRequest, evaluation: EvaluationRequest, measured
         memory += 2 * evaluation.ranked_bytes
         if evaluation.classifiers.from_rows:
             gathered = min(8 * n * evaluation.width * evaluation.n_held_out, LIMITS.gathered_bytes)
-            memory += (5 if evaluation.nested else 4) * gathered
+            unseen = 1.0 if measured is None else 1 - min(TRIED / request.n_units, 1)
+            memory += int((5 if evaluation.nested else 4) * gathered * unseen)
     classifier_fits = sum(fits_of(spec) for spec in evaluation.classifiers.from_rows)
     return plan_of(
         request,

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.units import BLOCK_ROWS, blocks, rows_within
+from mmpca_dist.statistics.class_weights import use_pooled
 from mmpca_dist.statistics.column_units import weighted_mean
 from mmpca_dist.statistics.precision import DOUBLE, LARGE, PANEL_ROWS, refuse_too_large
 from mmpca_dist.statistics.target_sums import TargetSums
@@ -357,17 +357,6 @@ def merge_classes(stored: ClassMoments, arrived: ClassMoments, where: str = "the
     if stored.pooled or use_pooled(len(classes), stored.n_features):
         stored, arrived = stored.summed(), arrived.summed()
     return replace(join_moments(stored, arrived), classes=classes)
-
-
-def use_pooled(n_classes: int, n_features: int) -> bool:
-    """Tell whether class scatters are so large that only one or two weighted sums of them are kept."""
-    return n_classes > 2 and n_classes * n_features**2 * 8 > LIMITS.pooled_bytes
-
-
-def pooled_weights(counts: NDArray, *, by_counts: bool = True) -> NDArray[np.float64]:
-    """Return class weights whose scatters suffice for all methods: 1 and, for m-pca0 alone, n_c."""
-    ones = np.ones((1, len(counts)))
-    return np.concatenate([ones, counts[None]]) if by_counts else ones
 
 
 def add_outer_products(

@@ -61,7 +61,7 @@ def test_where_all_columns_cannot_be_evaluated_the_plan_says_why(shape, changes,
 
 def test_a_solver_in_passes_and_little_memory_leave_them_out(tmp_path):
     X, y = labelled(3000, 60, 2, seed=1)
-    uri = write_npz(tmp_path / "rows.npz", X, y)
+    uri = write_npz(tmp_path / "rows.npz", X.astype(np.float32), y)
     asked = {"evaluation": {"folds": 2, "classifiers": [BIASED], "margins": False}}
     in_passes = config_of(tmp_path / "passes", uri, solver={"kind": "krylov"}, **asked)
     assert "a solver in passes forms no scatter of 60 columns" in preview_evaluation(in_passes).note

@@ -43,7 +43,7 @@ def test_the_largest_pass_or_what_lies_between_counts():
 def test_a_pilot_measures_what_its_tasks_allocate():
     """Tasks take 8 MiB and leave 1; a merger takes 3 in addition and leaves 2."""
 
-    def task(span):
+    def task(_, span):
         np.ones(8 * MIB, np.uint8)
         return [np.ones(MIB, np.uint8)]
 
@@ -55,7 +55,7 @@ def test_a_pilot_measures_what_its_tasks_allocate():
     with traced():
         held = np.ones(16 * MIB, np.uint8)
         pilot.begins("own", 1234)
-        Tasks(scheduler=pilot).run(task, spans, merge, "own")
+        Tasks(scheduler=pilot).run(OnRows(None, task), spans, merge, "own")
         pilot.end()
     (found,) = pilot.footprints
     assert (found.name, found.n_bytes, found.spans, found.units) == ("own", 1234, 5, 10)
