@@ -181,8 +181,11 @@ def make_plan(request: RunRequest, measured: Measured | None = None) -> Plan:
 
 def plan_of(request: RunRequest, footprints: Sequence[Footprint], memory: int, **others: Any) -> Plan:
     """Return the plan of passes; ``memory`` is what a process needs beside its memory before any data."""
-    resources = request.resources
-    base = resources.base + request.dataset.facts.resident_bytes + COMPILED * bool(request.needs.searches)
+    resources, dataset = request.resources, request.dataset
+    if dataset.reads_ahead:  # a pilot's tasks have one unit
+        rows = max(stop - start for span in request.spans for start, stop in span.units)
+        memory += resources.process_threads * dataset.share_bytes(rows)
+    base = resources.base + dataset.facts.resident_bytes + COMPILED * bool(request.needs.searches)
     passes = [
         PassPlan(each.name, each.n_bytes, each.seconds / min(resources.busy_threads, each.spans)) for each in footprints
     ]
@@ -193,7 +196,7 @@ def plan_of(request: RunRequest, footprints: Sequence[Footprint], memory: int, *
         base=base,
         resources=resources,
         free=storage.free_bytes(resources.output),
-        advice=_advice(request.dataset, request.spans),
+        advice=_advice(dataset, request.spans),
         **others,
     )
 

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, did_you_mean, some_names
-from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.census import Census, take_census
 from mmpca_dist.passes.dask_rows import BlockScheduler
 from mmpca_dist.passes.rows import Rows
-from mmpca_dist.statistics.scatters import ClassWeighting
+from mmpca_dist.statistics.scatters import ClassWeighting, pooled_weights, use_pooled
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.roles import FACTOR, Played
 from mmpca_dist.tables.spans import make_spans
@@ -77,14 +76,3 @@ def weighted_by_class(rows: Rows, class_weight: ClassWeight) -> Rows:
     selected = Dataset.of(rows.dataset).with_look(FACTOR, None, (census.classes, factors))
     spans = make_spans(selected)
     return replace(rows, dataset=selected, spans=spans, census=take_census(selected, spans, rows))
-
-
-def use_pooled(n_classes: int, n_features: int) -> bool:
-    """Tell whether class scatters are so large that only one or two weighted sums of them are kept."""
-    return n_classes > 2 and n_classes * n_features**2 * 8 > LIMITS.pooled_bytes
-
-
-def pooled_weights(counts: NDArray, *, by_counts: bool = True) -> NDArray[np.float64]:
-    """Return class weights whose scatters suffice for all methods: 1 and, for m-pca0 alone, n_c."""
-    ones = np.ones((1, len(counts)))
-    return np.concatenate([ones, counts[None]]) if by_counts else ones

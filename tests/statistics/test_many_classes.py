@@ -10,8 +10,8 @@ from mmpca_dist import PLS, FisherDiscriminant, MarginPCA, SupervisedPCA, class_
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics import from_rows
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
-from mmpca_dist.statistics.class_weights import pooled_weights
 from mmpca_dist.statistics.costs import join_spans, moments_spans
+from mmpca_dist.statistics.scatters import pooled_weights
 from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.spans import Span
 

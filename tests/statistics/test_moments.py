@@ -13,7 +13,7 @@ from naive import exact_class_moments
 from mmpca_dist import ClassMoments, class_moments
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
-from mmpca_dist.statistics.class_weights import pooled_weights
+from mmpca_dist.statistics.scatters import pooled_weights
 from mmpca_dist.tables.batch import Batch
 
 PRECISIONS = ("single", "double")

@@ -10,9 +10,9 @@ from mmpca_dist import FisherDiscriminant, MarginPCA
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.methods.margin_pca import margin_scatter
-from mmpca_dist.statistics.class_weights import pooled_weights
 from mmpca_dist.statistics.medians import PAIRINGS, by_pairing, median_sets
 from mmpca_dist.statistics.row_space import wide_statistics
+from mmpca_dist.statistics.scatters import pooled_weights
 from mmpca_dist.statistics.working_statistics import tall_statistics
 from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.readers.memory import rows_in_memory

@@ -13,8 +13,8 @@ from mmpca_dist.passes.folds import folds_of
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.statistics import from_rows
-from mmpca_dist.statistics.class_weights import pooled_weights
 from mmpca_dist.statistics.fold_moments import class_fold_moments
+from mmpca_dist.statistics.scatters import pooled_weights
 from mmpca_dist.tables.readers.memory import rows_in_memory
 
 

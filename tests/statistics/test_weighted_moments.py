@@ -9,8 +9,8 @@ from naive import exact_class_moments
 from mmpca_dist import class_moments
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
-from mmpca_dist.statistics.class_weights import pooled_weights
 from mmpca_dist.statistics.moments import join_moments
+from mmpca_dist.statistics.scatters import pooled_weights
 from mmpca_dist.tables.batch import Batch
 
 UNIT = {"single": 4e-7, "double": 4e-15}
