@@ -36,9 +36,9 @@ from mmpca_dist.predictors.fits import FittedClassifier, convergence_notes, fit_
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.predictors.specification import CLASSIFIERS
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
+from mmpca_dist.statistics.costs import use_pooled
 from mmpca_dist.statistics.moments import ClassMoments, join_moments
 from mmpca_dist.statistics.precision import DOUBLE
-from mmpca_dist.statistics.scatters import use_pooled
 from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span

@@ -25,10 +25,11 @@ from mmpca_dist.passes.scratch import open_scratch
 from mmpca_dist.passes.tree_reduction import Tasks, joined
 from mmpca_dist.statistics import fold_moments
 from mmpca_dist.statistics.class_weights import weighted_by_class
+from mmpca_dist.statistics.costs import use_pooled
 from mmpca_dist.statistics.from_rows import take_moments
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments
-from mmpca_dist.statistics.scatters import ClassWeighting, use_pooled
+from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.widened_rows import Widened, adjusted_rows
 from mmpca_dist.statistics.working_statistics import ColumnStatistics, Statistics, tall_statistics
 from mmpca_dist.tables.batch import Batch

@@ -31,7 +31,7 @@ from mmpca_dist.passes.schedulers import Prepared, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.planning.evaluation_plan import is_measured, plan_evaluation, splits_at_once
 from mmpca_dist.predictors.classifiers import check_classes, refuse_weights
-from mmpca_dist.statistics.scatters import use_pooled
+from mmpca_dist.statistics.costs import use_pooled
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.zarr_stores import reading_own
 from mmpca_dist.tables.batch import Batch

@@ -14,7 +14,8 @@ from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.passes.census import Census, take_census
 from mmpca_dist.passes.dask_rows import BlockScheduler
 from mmpca_dist.passes.rows import Rows
-from mmpca_dist.statistics.scatters import ClassWeighting, pooled_weights, use_pooled
+from mmpca_dist.statistics.costs import use_pooled
+from mmpca_dist.statistics.scatters import ClassWeighting, pooled_weights
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.roles import FACTOR, Played
 from mmpca_dist.tables.spans import make_spans

@@ -14,6 +14,11 @@ def summary_bytes(n_classes: int, n_features: int, scatters: int) -> int:
     return (scatters * n_features + n_classes) * n_features * 8
 
 
+def use_pooled(n_classes: int, n_features: int) -> bool:
+    """Tell whether class scatters are so large that only one or two weighted sums of them are kept."""
+    return n_classes > 2 and n_classes * n_features**2 * 8 > LIMITS.pooled_bytes
+
+
 def moments_spans(spans: list[Span], n_classes: int, n_features: int, scatters: int) -> list[Span]:
     """Return the spans of a pass for moments: so long that rows take more time than what spans leave."""
     return join_spans(spans, LIMITS.class_rows * n_classes + min(LIMITS.scatter_rows, n_features // 2) * scatters)

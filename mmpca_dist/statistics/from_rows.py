@@ -21,12 +21,12 @@ from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.passes.units import read_batches
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.class_weights import ClassWeight, weights_of
-from mmpca_dist.statistics.costs import moments_spans
+from mmpca_dist.statistics.costs import moments_spans, use_pooled
 from mmpca_dist.statistics.median_counts import Brackets, MedianCounts
 from mmpca_dist.statistics.medians import all_medians, by_pairing, first_brackets, median_sets
 from mmpca_dist.statistics.moments import ClassMoments, join_moments
 from mmpca_dist.statistics.precision import DOUBLE, work_type
-from mmpca_dist.statistics.scatters import ClassWeighting, use_pooled
+from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.sparse_moments import multiplies_stored, sparse_moments
 from mmpca_dist.statistics.widening import Widening, effective_precision
 from mmpca_dist.statistics.working_statistics import ColumnStatistics, tall_statistics

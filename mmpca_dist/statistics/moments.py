@@ -15,8 +15,8 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.units import BLOCK_ROWS, blocks, rows_within
 from mmpca_dist.statistics.column_units import weighted_mean
+from mmpca_dist.statistics.costs import use_pooled
 from mmpca_dist.statistics.precision import DOUBLE, LARGE, PANEL_ROWS, refuse_too_large
-from mmpca_dist.statistics.scatters import use_pooled
 from mmpca_dist.statistics.target_sums import TargetSums
 from mmpca_dist.statistics.widening import Widening, same_widening
 from mmpca_dist.tables.labels import unite

@@ -15,7 +15,6 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, NoComponentsError
-from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.moments import ClassMoments
 
 
@@ -150,11 +149,6 @@ def least_shared(moments: ClassMoments) -> float:
     if not scipy.linalg.norm(targets.cross.ravel()) > floor:  # NumPy's squares under- or overflow
         raise NoComponentsError(NOTHING_SHARED)
     return floor
-
-
-def use_pooled(n_classes: int, n_features: int) -> bool:
-    """Tell whether class scatters are so large that only one or two weighted sums of them are kept."""
-    return n_classes > 2 and n_classes * n_features**2 * 8 > LIMITS.pooled_bytes
 
 
 def pooled_weights(counts: NDArray, *, by_counts: bool = True) -> NDArray[np.float64]:

@@ -24,9 +24,9 @@ from mmpca_dist.passes.schedulers import OnRows, Threads
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.sweeps import sweep_spans
 from mmpca_dist.passes.units import BLOCK_ROWS, read_batches
+from mmpca_dist.statistics.costs import use_pooled
 from mmpca_dist.statistics.fold_moments import class_fold_moments, training_moments
 from mmpca_dist.statistics.row_space import WorkingRows
-from mmpca_dist.statistics.scatters import use_pooled
 from mmpca_dist.statistics.widened_rows import widened_by_targets
 from mmpca_dist.statistics.working_statistics import RowSpaceStatistics, Statistics, tall_statistics
 from mmpca_dist.tables.dataset import Dataset
