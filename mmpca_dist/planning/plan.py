@@ -167,8 +167,8 @@ class Plan:
     def _time(self) -> str:
         if self.fits:
             return "told after the first splits" if self.fits > self.at_once else "not known: all splits end together"
-        if not self.seconds:
-            return ""
+        if not self.passes:
+            return "not measured: the rows are two reading units or fewer"
         search = "" if self.search is None else "; that of the search is told by the speed of its first units"
         return f"{duration(self.seconds)} for the passes, by the speed of two units{search}"
 

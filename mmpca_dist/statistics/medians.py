@@ -11,7 +11,7 @@ Source: Floyd & Rivest 1975, "Expected time bounds for selection", for brackets 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -47,11 +47,6 @@ def median_sets(n_classes: int, *pairings: str) -> NDArray[np.bool_] | None:
         return None
     each = np.eye(n_classes, dtype=bool)
     return np.concatenate([~each if pairing == "one-vs-rest" else each for pairing in pairings])
-
-
-def median_rows(counts: NDArray[np.int64], pairings: Iterable[str]) -> int:
-    """Return the rows of all sets of `median_sets` together."""
-    return sum(int(counts.sum()) * (len(counts) - 1 if pairing == "one-vs-rest" else 1) for pairing in pairings)
 
 
 def by_pairing(medians: NDArray[np.float64] | None, pairings: Sequence[str]) -> dict[str, NDArray[np.float64]]:

@@ -8,6 +8,8 @@ from helpers.tables import config_of, labelled, write_config, write_npz
 
 from mmpca_dist.errors import PlanError
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.planning.evaluation_plan import splits_at_once
+from mmpca_dist.planning.plan import Plan, Resources
 from mmpca_dist.runs import evaluation_scores
 from mmpca_dist.runs.evaluate import preview_evaluation
 from mmpca_dist.stores import storage
@@ -27,6 +29,37 @@ def test_too_little_memory_is_told_before_any_pass(tmp_path, monkeypatch):
     with pytest.raises(PlanError, match=told):
         scored(config)
     assert not storage.exists(str(tmp_path / "out"))
+
+
+@pytest.mark.parametrize(("evaluation", "passes"), [
+    ({"folds": 3}, ["moments", "score"]),
+    ({"folds": 3, "classifiers": ["fisher", "svm"]}, ["moments", "score", "gather"]),
+    ({"splits": "shares", "count": 2}, []),
+], ids=["moments", "rows", "in memory"])  # fmt: skip
+def test_passes_over_much_data_have_a_pilot_of_one_part(evaluation, passes, tmp_path):
+    uri = write_npz(tmp_path / "rows.npz", *labelled(3000, 60, 3, seed=1))
+    plan = preview_evaluation(config_of(tmp_path / "out", uri, methods=METHODS, evaluation=evaluation))
+    assert [each.name for each in plan.passes] == passes
+    assert plan.fits == (2 if "count" in evaluation else 3)
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(512, 1), (700, 1), (1200, 2), (9000, 4)])
+def test_splits_in_memory_that_do_not_fit_together_go_fewer_at_a_time(limit, expected):
+    mib = 1 << 20
+    plan = Plan([], 1, 0, 400 * mib, Resources("double", "out", 2, 2, True, limit * mib // 2), None)
+    count, memory = splits_at_once(plan, 50 * mib, 250 * mib)
+    assert count == expected
+    assert memory == pytest.approx((400 + 1.1 * 100 + expected * (1.1 * 250 + 24)) * mib)
+
+
+def test_the_first_split_in_memory_is_alone(tmp_path, monkeypatch):
+    """It is scored once, and decides how many of the others go together."""
+    seen = []
+    monkeypatch.setattr(evaluation_scores, "splits_at_once", lambda plan, size, split: seen.append(split) or (1, 77))
+    uri = write_npz(tmp_path / "rows.npz", *labelled(3000, 60, 3, seed=1))
+    records, _, results = scored(config_of(tmp_path / "out", uri, evaluation={"splits": "shares", "count": 3}))
+    assert [record["split"] for record in records] == [0, 1, 2]
+    assert results["score"]["planned"] == 77 and len(seen) == 1 and seen[0] > 3000 * 60 * 8
 
 
 def test_the_command_shows_it(tmp_path):

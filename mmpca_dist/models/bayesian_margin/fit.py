@@ -23,14 +23,10 @@ from mmpca_dist.statistics.row_space import WorkingRows
 from mmpca_dist.statistics.scatters import WeightedScatter, full_rank
 from mmpca_dist.statistics.working_statistics import Statistics
 
-EXPECTED = 15
-"""Sweeps that a fit usually takes: 3 to 30 were seen, of tables with few columns up to a hundred."""
 LARGEST_C = 1e9
 """The squares of a larger C leave no digits of the other terms."""
 MAX_STEPS = 6
 """Values of C, at most, that are tried beyond the first ones."""
-ARRAYS = 12
-"""Arrays of latent coordinates that coexist while a block of rows is updated."""
 SMALLEST_VARIANCE = 1e-200
 """Precisions, which are its inverse, and their products must not overflow."""
 FLOOR = 1e-6

@@ -24,7 +24,6 @@ from mmpca_dist.tables.batch import Batch
 
 MAX_PARAMETERS = 8192
 """Their second derivatives take 512 MiB."""
-EXPECTED = 10
 
 
 def contrasts(n_classes: int) -> Array:

@@ -26,14 +26,8 @@ from mmpca_dist.statistics.row_space import WorkingRows, coordinates_of
 from mmpca_dist.statistics.scatters import regression_of
 from mmpca_dist.statistics.working_statistics import Statistics, tall_statistics
 
-ARRAYS = 20
-"""Arrays of outputs that coexist while a block of rows is worked on."""
 ROUGH = 1e-3
 """The tolerance of fits that alpha is chosen by."""
-UPDATE = 1e6
-"""Operations, about, that the update of a model takes in addition to d^3."""
-EXPECTED = {"squared": 3, "logistic": 15, "hinge": 18, "squared hinge": 12}
-"""Passes that a fit usually takes."""
 
 
 @storable
