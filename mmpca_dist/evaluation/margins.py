@@ -207,7 +207,7 @@ def rules_before(statistics: Statistics, rows: Rows, request: EvaluationRequest)
     """
     specs = [spec for spec in request.measuring if is_from_moments(spec)]
     in_basis = statistics.basis is not None
-    weighted_away = in_basis and request.class_weight is not None
+    weighted_away = (in_basis or statistics.moments.pooled) and request.class_weight is not None
     if not specs or rows.dataset.sparse or statistics.approximation is not None or weighted_away:
         return {}
     if in_basis and rows.census.totals is None and any(spec.name == "lda" for spec in specs):

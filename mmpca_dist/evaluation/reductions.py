@@ -154,7 +154,8 @@ def _fitted(labels: Sequence[str], statistics: Statistics, request: EvaluationRe
     means: list[tuple[NDArray[np.intp], NDArray[np.float64] | None, Any]] = []
     # Weights of classes cannot be undone in a basis. In few columns the scatter of each class may fit.
     exact = statistics.approximation is None and (statistics.basis is None or request.class_weight is None)
-    exact = exact and not (statistics.moments.pooled and request.classifiers.each_scatter)
+    weighted = request.class_weight is not None
+    exact = exact and not (statistics.moments.pooled and (request.classifiers.each_scatter or weighted))
     for label in labels:
         kept = label in request.unreduced
         wanted, sizes = (request.sizes[-1:], tuple(request.sizes)) if kept else (request.sizes, ())

@@ -86,7 +86,8 @@ class Figures:
     @property
     def residual(self) -> float:
         """The largest residual over the largest eigenvalue; NaN where components are no eigenvectors."""
-        return float(np.max(self.residuals) / abs(np.max(self.eigenvalues)))
+        with np.errstate(invalid="ignore"):  # eigenvalues of extreme weights may be infinite
+            return float(np.max(self.residuals) / abs(np.max(self.eigenvalues)))
 
     @property
     def leading_eigenvalues(self) -> list[float]:

@@ -76,8 +76,9 @@ class PilotRun:
             class_weight=self.class_weight,
         )  # fmt: skip
         for need in needs.swept:
-            with suppress(EnoughError):
-                with_sweeps(statistics, rows, need, [needs.n_components or 1], MemoryScratch())
+            # Of a method that begins with a search, or with sweeps that went on for long, no sweeps are tried.
+            with suppress(EnoughError, InputError):
+                statistics = with_sweeps(statistics, rows, need, [needs.n_components or 1], MemoryScratch())
 
     def _project(self, rows: Dataset, tasks: Tasks) -> None:
         dtype, d = np.dtype(f"f{self.request.resources.item}"), rows.unwidened.n_features

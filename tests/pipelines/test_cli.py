@@ -186,7 +186,7 @@ def test_a_plan_needs_no_output(mmpca, tmp_path):
     (tmp_path / "my.yaml").write_text("{dataset: {uri: 'bundled:iris'}, methods: pca, n_components: 2}")
     code, printed, errors = mmpca("plan", tmp_path / "my.yaml")
     assert code == 0, errors
-    assert "passes over the rows" in printed
+    assert "peak memory" in printed
     code, _, errors = mmpca("run", tmp_path / "my.yaml")
     assert code == 2
     assert "The key 'output' is missing. Add it, such as 'output: runs/mine'." in errors

@@ -6,11 +6,8 @@ import scipy.sparse
 from helpers.operators import assert_applied, bits, make_operator, some_blocks
 from helpers.samples import even_edges
 from helpers.tables import labelled
-from helpers.watching import allocated
 
 from mmpca_dist import LOL, MarginPCA
-from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.eigen.costs import sparse_unit
 from mmpca_dist.errors import InputError
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.statistics import scatter_operator as operators
@@ -110,22 +107,6 @@ def test_sums_that_overflow_single_precision_are_refused():
         operator.apply(some_blocks(4, 2))
     with pytest.raises(InputError, match="even for double precision"):
         make_sparse(X * 1e200, y).apply(some_blocks(4, 2))
-
-
-@pytest.mark.parametrize(("n_classes", "dtype"), [(2, "f4"), (2, "f8"), (50, "f4")])
-def test_a_task_holds_what_the_plan_counts_on(n_classes, dtype):
-    n, d, width = 20_000, 2000, 40
-    rows = scipy.sparse.vstack([scipy.sparse.random(n // 50, d, 0.01, "csr", dtype, random_state=0)] * 50)
-    y = np.arange(n) % n_classes
-    block = Block(np.ones(n_classes), np.ones((d, width), np.float32))
-    dataset, centres = rows_in_memory(rows, y), np.ones((n_classes, d))
-    whole = spans_of(np.asarray([0, n]))[0]
-    task = operators._Application(
-        np.arange(n_classes), centres, np.dtype("f8"), np.dtype("f4"), None, (block,), with_moments=True
-    )
-    with single_blas_thread(), allocated() as memory:
-        task.run(dataset, whole)
-    assert memory.peak <= sparse_unit(dataset, 1) + d * width * 4 + 3 * 2 * n_classes * d * 8 < 3 * memory.peak
 
 
 # --------------------------------------------------------------------------------------------------------- estimators

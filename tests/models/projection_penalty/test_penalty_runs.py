@@ -212,10 +212,9 @@ def test_the_plan_counts_passes(tmp_path):
         loss: [p.name for p in preview(config_of(tmp_path / loss, "bundled:digits", methods=chosen)).passes]
         for loss, chosen in methods.items()
     }
-    assert passes["squared"] == ["moments", "project"]
-    assert passes["logistic"] == ["moments", *["sweep"] * 15, "project"]
-    assert passes["hinge"] == ["moments", *["sweep"] * 18, "project"]
-    assert passes["squared hinge"] == ["moments", *["sweep"] * 12, "project"]
+    assert passes.pop("squared") == []  # solved from moments, of little data: there is nothing to try
+    assert {name: found[0] + found[-1] for name, found in passes.items()} == dict.fromkeys(passes, "momentsproject")
+    assert all(2 <= found.count("sweep") <= 4 for found in passes.values())
 
 
 @pytest.mark.parametrize("alpha", [5.0, "auto"])
