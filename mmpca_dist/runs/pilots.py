@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,6 +36,17 @@ from mmpca_dist.statistics.from_rows import take_moments
 from mmpca_dist.statistics.widened_rows import filled_rows
 from mmpca_dist.tables.dataset import Dataset
 
+_TRIED_ENOUGH = suppress(EnoughError, InputError, ValueError)
+"""Two units may lack what all rows have, such as a class or a column that varies; the run says what is wrong."""
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Suppress warnings of numbers: those of two units tell nothing."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
 
 @dataclass(frozen=True)
 class PilotRun:
@@ -54,12 +65,14 @@ class PilotRun:
     def measure(self) -> Measured:
         """Make the passes of the run over two units of its rows, and measure them."""
         request, pilot = self.request, Pilot()
-        with traced():
+        with traced(), _quietly():
             dataset, tasks = fitted_maps(request.dataset), Tasks(scheduler=pilot, on_pass=pilot.begins)
             if self.census is not None:
-                self._fit(Rows(dataset=dataset, census=self.census, spans=request.spans, **vars(tasks)))
+                with _TRIED_ENOUGH:
+                    self._fit(Rows(dataset=dataset, census=self.census, spans=request.spans, **vars(tasks)))
             if request.widths:
-                self._project(dataset, tasks)
+                with _TRIED_ENOUGH:
+                    self._project(dataset, tasks)
             pilot.end()
         seen = 1.0 if self.census is None else share_of_classes(self.census)
         return Measured(pilot.footprints, pilot.between, seen)
@@ -77,7 +90,7 @@ class PilotRun:
         )  # fmt: skip
         for need in needs.swept:
             # Of a method that begins with a search, or with sweeps that went on for long, no sweeps are tried.
-            with suppress(EnoughError, InputError):
+            with _TRIED_ENOUGH:
                 statistics = with_sweeps(statistics, rows, need, [needs.n_components or 1], MemoryScratch())
 
     def _project(self, rows: Dataset, tasks: Tasks) -> None:
@@ -110,13 +123,12 @@ class PilotEvaluation:
     def measure(self) -> Measured:
         """Evaluate the part, as far as two units of the rows allow, and measure the passes."""
         pilot, training = Pilot(), merged_moments if self.evaluation.merged else own_passes
-        with traced(), warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
+        with traced(), _quietly():
             rows = Rows(
                 dataset=fitted_maps(self.request.dataset), census=self.census, spans=self.request.spans,
                 scheduler=pilot, on_pass=pilot.begins,
             )  # fmt: skip
-            with suppress(InputError, ValueError, EnoughError):  # of classes, say, that two units do not hold
+            with _TRIED_ENOUGH:
                 for _ in evaluate(rows, self.splits, self.evaluation, training):
                     pass
             pilot.end()

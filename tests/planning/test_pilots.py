@@ -5,7 +5,7 @@ import pytest
 from helpers.tables import config_of, labelled, make_config, write_npz
 
 from mmpca_dist import open_dataset, run
-from mmpca_dist.errors import PlanError
+from mmpca_dist.errors import InputError, PlanError
 from mmpca_dist.passes.pilot import Footprint, Pilot, traced
 from mmpca_dist.passes.schedulers import Cluster, OnRows
 from mmpca_dist.passes.tree_reduction import Tasks
@@ -14,6 +14,7 @@ from mmpca_dist.runs import pilots
 from mmpca_dist.runs.fit import preview
 from mmpca_dist.tables.spans import Span
 
+pytestmark = pytest.mark.usefixtures("no_report")
 MIB = 1 << 20
 
 
@@ -80,7 +81,9 @@ METHODS = {
     "moments": {"methods": ["pca", "m-pca0", "fisher"]},
     "medians": {"methods": ["m-pca1b"]},
     "passes": {"methods": ["pca"], "solver": {"kind": "krylov"}},
-    "sweeps": {"methods": ["bm2pca", {"name": "projection-penalty", "loss": "logistic", "alpha": "auto"}]},
+    "sweeps": {
+        "methods": [{"name": "bm2pca", "max_iter": 5}, {"name": "projection-penalty", "max_iter": 5, "alpha": "auto"}]
+    },
     "covariates": {"methods": ["pca"], "dataset": {"covariates": ["beside"]}},
     "maps": {"methods": ["pca"], "dataset": {"maps": [{"name": "nystroem", "n_components": 20}]}},
     "gaps": {"methods": ["pca"], "dataset": {"missing": "mean"}},
@@ -144,3 +147,19 @@ def test_a_worker_that_dies_of_a_pilot_is_told():
 
     with pytest.raises(PlanError, match="64 MiB a worker"):
         pilots.measured(Cluster(Client()), Run())
+
+
+def test_two_units_that_lack_what_all_rows_have_are_no_fault(tmp_path, limits):
+    """The first units hold one class and constant columns. A run says itself which values are not finite."""
+    limits.unit_bytes = limits.smallest_unit_bytes = 4 << 10
+    X, y = labelled(900, 12, 2, seed=3)
+    y = np.sort(y)
+    X[y == 0] = 1.0
+    config = config_of(tmp_path / "out", write_npz(tmp_path / "rows.npz", X, y), n_components=[2], standardize=True)
+    assert preview(config).memory > 0
+    run(config)
+    X[3, 4] = np.nan
+    config = config_of(tmp_path / "bad", write_npz(tmp_path / "bad.npz", X, y), n_components=[2])
+    assert preview(config).memory > 0
+    with pytest.raises(InputError, match="nan"):
+        run(config)
