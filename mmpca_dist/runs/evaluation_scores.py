@@ -6,7 +6,7 @@ import logging
 import operator
 import time
 import tracemalloc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -214,7 +214,7 @@ def _score_in_memory(
         progress(alone + done, len(spans))
         forecast(alone + done)
 
-    task: Any = Prepared(partial(_with_rows, job.dataset, job.splits, request, records, missing[0]))
+    task: Any = Prepared(partial(_with_rows, job.dataset, job.splits, request, records))
     if job.scheduler.in_process and len(spans) > 1 and is_measured(request_of(job), request):
         task = task.make()  # so that the rows stay for the others
         with traced():
@@ -228,22 +228,23 @@ def _score_in_memory(
 
 
 def _with_rows(
-    dataset: Dataset, splits: Splits, request: EvaluationRequest, records: SplitRecords, first: int
+    dataset: Dataset, splits: Splits, request: EvaluationRequest, records: SplitRecords
 ) -> Callable[[Span], int]:
-    """Return the task that evaluates a part held out, with all rows; the ``first`` record has the bytes of these."""
+    """Return the task that evaluates a part held out, with all rows."""
     batch = read_all(dataset, splits, Tasks(scheduler=Threads(1)))
-    read = {"passes": [ROWS], "bytes": dataset.n_bytes, "read": {MOMENTS: dataset.n_bytes}}
-    return partial(_evaluate_part, batch=batch, splits=splits, request=request, records=records, read={first: read})
+    read = [{"passes": [ROWS], "bytes": dataset.n_bytes, "read": {MOMENTS: dataset.n_bytes}}]
+    return partial(_evaluate_part, batch=batch, splits=splits, request=request, records=records, read=read)
 
 
 def _evaluate_part(
     span: Span, *, batch: Batch, splits: Splits, request: EvaluationRequest, records: SplitRecords,
-    read: Mapping[int, dict[str, Any]],
+    read: list[dict[str, Any]],
 ) -> int:  # fmt: skip
     split, index = divmod(span.start, len(splits.held_out))
     one = splits.only(split)
     alone = replace(one.known(batch), held_out=one.held_out[index : index + 1], first=span.start)
     rows = held_rows(batch, Census(splits.classes, splits.counts[0].sum(axis=1), ()))
     (record,) = evaluate(rows, alone, request, own_passes)
-    records.write({**record, **read.get(span.start, {"passes": [], "bytes": 0, "read": {}})})
+    # The first part that is done tells what was read for all.
+    records.write({**record, **(read.pop() if read else {"passes": [], "bytes": 0, "read": {}})})
     return 1

@@ -161,7 +161,7 @@ def fitted_maps(dataset: Dataset) -> Dataset:
 def planned_by_pilot(job: Job, request: RunRequest) -> Plan:
     """Return the plan of a run by its pilot, which little data does without, and what is far too large."""
     floor, config = make_plan(request), job.config
-    if floor.memory > floor.memory_limit or (request.n_units <= TRIED and not request.needs.swept):
+    if floor.memory > floor.memory_limit or request.n_units <= TRIED:
         return floor
     formats = tuple(dict.fromkeys(config.project.format))
     pilot = PilotRun(request, job.census, config.class_weight, formats, config.project.keep)

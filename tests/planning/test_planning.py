@@ -45,7 +45,6 @@ def planned_and_done(config, projected=True):
 GAUSSIAN = "synthetic:gaussian?n=300000&d=128"
 MEDIAN_CASES = {
     "brackets": (GAUSSIAN, None, ["sample", "moments"], "too much to keep; a bracket misses once in two million"),
-    "sampled whole": ("bundled:digits", 1 << 10, ["sample", "moments"], "brackets are then the medians"),
     "small": ("bundled:digits", None, ["moments"], "all values are kept"),
 }
 
@@ -62,6 +61,12 @@ def test_passes_for_medians(case, request, tmp_path, limits):
     plan, passes = planned_and_done(make_config(tmp_path / "out", uri, **MEDIANS))
     assert passes == [*expected, "project"], reason
     assert plan["more"] == "medians again where brackets overflow or miss"
+
+
+def test_a_sample_of_all_rows_tells_the_medians(tmp_path, limits):
+    limits.kept_bytes, limits.kept_floor = 1 << 10, 0
+    results = run(make_config(tmp_path / "out", "bundled:digits", **MEDIANS, project={"methods": []}))
+    assert results["reduce"]["passes"] == ["sample", "moments"]
 
 
 def test_fewer_threads_and_other_limits_are_told_apart(tmp_path):
@@ -129,8 +134,9 @@ SEARCHED = "synthetic:gaussian?n=150000&d=64"
 
 @pytest.mark.parametrize("in_memory", [pytest.param(True, marks=pytest.mark.slow), False])
 @pytest.mark.e2e
-def test_a_search_stays_within_its_plan(in_memory, tmp_path, monkeypatch):
+def test_a_search_stays_within_its_plan(in_memory, tmp_path, limits, monkeypatch):
     """Memory, passes, pairs, and scratch, which is laid out in memory or on the disk."""
+    limits.unit_bytes = 4 << 20
     if not in_memory:
         monkeypatch.setattr(planning_module, "fits_memory", lambda *_: False)
     written = {}
@@ -155,8 +161,9 @@ def test_a_search_stays_within_its_plan(in_memory, tmp_path, monkeypatch):
 
 
 @pytest.mark.e2e
-def test_a_search_of_wide_rows_stays_within_its_plan(tmp_path, monkeypatch):
+def test_a_search_of_wide_rows_stays_within_its_plan(tmp_path, limits, monkeypatch):
     """With a solver in passes and rows laid out on the disk: memory, and the passes that are told."""
+    limits.unit_bytes = 4 << 20
     monkeypatch.setattr(planning_module, "fits_memory", lambda *_: False)
     solver = {"kind": "krylov", "passes": 3, "oversampling": 30, "tolerance": 0}
     config = make_config(

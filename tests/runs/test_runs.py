@@ -258,12 +258,13 @@ def test_notes_name_the_precision_that_was_computed_in(tmp_path):
     assert not any("Set precision" in note for note in results["report"]["notes"])
 
 
-def test_the_plan_of_little_data_reads_no_rows_and_no_plan_writes_anything(tmp_path, monkeypatch):
+def test_the_plan_of_little_data_reads_no_rows_and_no_plan_writes_anything(tmp_path, limits, monkeypatch):
     from mmpca_dist.tables.readers.built_in_tables import BundledTable
 
     with monkeypatch.context() as patch:
         patch.setattr(BundledTable, "read", lambda *_: pytest.fail("rows were read"))
         preview(make_config(tmp_path / "out", methods=["pca", "m-pca2"]))
+    limits.unit_bytes = 100 << 10
     plan = preview(make_config(tmp_path / "out"))
     assert [p.name for p in plan.passes] == ["moments", *["sweep"] * 8, "project"]
     assert not (tmp_path / "out").exists()

@@ -106,7 +106,8 @@ def test_a_damaged_fit_is_made_again(tmp_path):
     assert model_hash(tmp_path / "out", ["bm2pca"]) == before
 
 
-def test_the_plan_says_that_there_may_be_more_sweeps(tmp_path):
+def test_the_plan_says_that_there_may_be_more_sweeps(tmp_path, limits):
+    limits.unit_bytes = 100 << 10  # little data has no pilot
     plan = preview(config_of(tmp_path / "out", "bundled:digits", methods=["bm2pca"], n_components=5))
     assert plan.rows()[0] == (
         "passes over the rows", "6 or more (moments, 4 x sweep, project; sweeps until they converge)"
