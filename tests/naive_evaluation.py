@@ -1,6 +1,7 @@
 """The slow, obvious twin of an evaluation: every split fitted anew to its rows, every classifier called plainly."""
 
 from fractions import Fraction
+from statistics import NormalDist
 
 import naive
 import naive_judging
@@ -112,11 +113,62 @@ def errors_of(spec, Z, y, rows, true):
     """How many of ``rows`` a classifier gets wrong, and for how many that is a matter of rounding."""
     if "." in spec.name:
         return int(np.sum(KNeighborsClassifier(**spec.options).fit(Z, y).predict(rows) != true)), 0
+    wrong, close = wrong_rows(spec, Z, y, rows, true)
+    return int(np.sum(wrong)), int(np.sum(close))
+
+
+def wrong_rows(spec, Z, y, rows, true):
+    """Which of ``rows`` a classifier gets wrong, and for which that is a matter of rounding."""
     scores, least = scores_of(spec, Z, y.tolist(), rows)
     ordered = np.sort(scores, axis=1)
     close = ordered[:, -1] - ordered[:, -2] <= least * np.abs(scores).max()
     labels = np.asarray(sorted(set(y.tolist())))
-    return int(np.sum(labels[np.argmax(scores, axis=1)] != true)), int(np.sum(close))
+    return labels[np.argmax(scores, axis=1)] != true, close
+
+
+def interval(X, y, weights, splits, section, size, spec):
+    """The interval of one error by algorithm 1 of Bates, Hastie & Tibshirani 2023, in percent, and decisions in doubt.
+
+    A row of whole weight w trains as w rows, and its loss counts w times in means, but once in what these vary by.
+    """
+
+    def losses(train, test):
+        nonlocal doubtful
+        rows, labels = np.repeat(X[train], weights[train], axis=0), np.repeat(y[train], weights[train])
+        A = directions(section, rows, labels, size)
+        wrong, close = wrong_rows(spec, rows @ A, labels, X[test] @ A, y[test])
+        doubtful += int(np.sum(close))
+        return list(zip(wrong.tolist(), weights[test].tolist(), strict=True))
+
+    a_list, b_list, es, of_folds, doubtful = [], [], [], [], 0
+    for own in splits.codes(batch_of(y)):
+        folds = sorted(set(own.tolist()))
+        for k in folds:
+            e_in = [e for j in folds if j != k for e in losses((own != j) & (own != k), own == j)]
+            e_out = losses(own != k, own == k)
+            a_list.append((mean_loss(e_in) - mean_loss(e_out)) ** 2)
+            b_list.append(variance_of_mean(e_out, [w for _, w in e_out]))
+            es, of_folds = es + e_in, of_folds + e_out
+    K, z = len(folds), NormalDist().inv_cdf(0.95)
+    mse = sum(a_list) / len(a_list) - sum(b_list) / len(b_list)
+    naive = np.sqrt(variance_of_mean(of_folds, weights))
+    error = min(max(np.sqrt((K - 1) / K * max(mse, 0)), naive), np.sqrt(K) * naive)
+    bias = (1 + (K - 2) / K) * (mean_loss(es) - mean_loss(of_folds))
+    ends = [mean_loss(es) - bias + sign * z * error for sign in (-1, 1)]
+    return [100 * min(max(end, 0), 1) for end in ends], doubtful
+
+
+def mean_loss(losses):
+    """The mean of pairs of a loss and its weight."""
+    return sum(e * w for e, w in losses) / sum(w for _, w in losses)
+
+
+def variance_of_mean(losses, weights):
+    """The variance of the losses over as many rows as these weights are worth, of which one is the mean's."""
+    worth = sum(weights) ** 2 / sum(w**2 for w in weights)
+    mean = mean_loss(losses)
+    spread = mean_loss([((e - mean) ** 2, w) for e, w in losses])
+    return spread * worth / (worth - 1) / worth
 
 
 def ranks(scores, positive, weights):

@@ -100,6 +100,7 @@ SPLITS_OF = {
     "count": ("shares", "folds", "groups"),
     "train": ("shares", "groups"),
     "folds": ("folds", "groups"),
+    "intervals": ("folds",),
     "column": BY_COLUMN,
     "held_out": ("given",),
     "windows": ("time",),
@@ -172,6 +173,9 @@ class EvaluationConfig(Section):
     margins: bool = setting(
         True, example=False, description="Measure distances to a linear classifier's hyperplane before and after"
     )
+    intervals: bool = setting(
+        False, example=True, description="For folds: 90% intervals of errors by nested folds, where moments suffice"
+    )
     published: str | None = setting(
         None, example="ionosphere", description="Data set of Luo & Durrant 2017 whose errors are shown next to these"
     )
@@ -225,6 +229,10 @@ class EvaluationConfig(Section):
         label, count = labels.most_common(1)[0]
         if count > 1:
             raise ValueError(f"two classifiers are called {label!r}; give one of them another label.")
+        fitted = [section.label for section in self.classifiers if not is_from_moments(section)]
+        if self.intervals and self.splits == "folds" and (fitted or self.folds < 3):
+            unmet = f"{fitted[0]} is fitted to rows" if fitted else f"there are {self.folds}"
+            raise ValueError(f"intervals take three folds or more, and classifiers from moments alone; {unmet}.")
         n_parts = self.count * (self.folds if self.in_folds else 1) * (self.windows or 1)
         if n_parts > MAX_PARTS:
             raise ValueError(

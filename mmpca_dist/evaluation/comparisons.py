@@ -12,12 +12,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import stdtr
+from scipy.special import ndtri, stdtr
 
 SIGNIFICANT = 0.05
+LEVEL = 0.9
+"""The share of tables of which intervals should contain the error."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +169,44 @@ def corrected_t_test(
     if count == 1 or not np.ptp(first - second):
         return CorrectedTest(mean, error, None)
     return CorrectedTest(mean, error, float(2 * stdtr(count - 1, -abs(mean / error))))
+
+
+class Interval(NamedTuple):
+    """Where the error of a model of all rows is, on new rows, in percent."""
+
+    low: float
+    high: float
+
+
+def nested_interval(
+    errors: ArrayLike, inner_errors: ArrayLike, held_out: ArrayLike, training: ArrayLike, effective_rows: ArrayLike
+) -> Interval:
+    """Return the interval of one error by nested cross-validation, in R deals of K folds.
+
+    The arguments have an entry for each of the R K folds: ``errors`` on its rows; ``inner_errors`` on all others, each
+    by a model that trains without the fold and without that of the row; ``held_out`` and ``training`` rows; and
+    ``effective_rows`` held out, m = (sum w)^2 / sum w^2 of their weights (Kish). With e and f the shares of both, the
+    squared error is the mean of (f - e)^2 less that of e (1 - e) / (m - 1). Its root, times sqrt((K - 1) / K) for
+    all rows, is kept between the binomial standard error and sqrt(K) times it. The middle is the mean over inner folds,
+    less 1 + (K - 2) / K times what this is above the mean over folds.
+
+    Source: Bates, Hastie & Tibshirani 2023, "Cross-validation: what does it estimate and how well does it do it?",
+    Journal of the American Statistical Association, algorithm 1 and section 4.
+    """
+    wrong, inner, rows, others, effective = (
+        np.asarray(each, np.float64) for each in (errors, inner_errors, held_out, training, effective_rows)
+    )
+    n_rows = rows[0] + others[0]
+    n_deals = round(rows.sum() / n_rows)
+    K, outside, inside = len(rows) / n_deals, wrong / rows, inner / others
+    mean, inner_mean = wrong.sum() / rows.sum(), inner.sum() / others.sum()
+    of_rows = outside * (1 - outside) / np.maximum(effective - 1, 1)  # one weight may outweigh all others
+    squared = max(float(np.mean((inside - outside) ** 2 - of_rows)), 0.0)
+    all_effective = n_rows**2 * n_deals / np.sum(rows**2 / effective)
+    naive = math.sqrt(mean * (1 - mean) / max(all_effective - 1, 1.0))
+    error = min(max(math.sqrt((K - 1) / K * squared), naive), math.sqrt(K) * naive)
+    middle, reach = inner_mean - (1 + (K - 2) / K) * (inner_mean - mean), float(ndtri((1 + LEVEL) / 2)) * error
+    return Interval(100 * max(float(middle - reach), 0.0), 100 * min(float(middle + reach), 1.0))
 
 
 def overlap_of(held_out: ArrayLike, training: ArrayLike) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from mmpca_dist.evaluation.reductions import Reductions, fit_reductions
 from mmpca_dist.evaluation.regressions import regressions
 from mmpca_dist.evaluation.request import Classifiers, EvaluationRequest
 from mmpca_dist.evaluation.sampled_margins import Sampling, sampled_margins
-from mmpca_dist.evaluation.scorers import UNRANKED, make_scorer, score_all
+from mmpca_dist.evaluation.scorers import UNRANKED, Scorer, make_scorer, score_all
 from mmpca_dist.evaluation.scores import naming, split_record
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.evaluation.training import Trained, Training
@@ -83,11 +84,13 @@ def evaluate(rows: Rows, splits: Splits, request: EvaluationRequest, training: T
     meter, classifiers = Meter(rows.on_pass, owners_of(request.methods)), request.classifiers
     rows = replace(rows, on_pass=meter.on_pass)
     folds: list[Fold] = []
-    for index, trained in enumerate(training(rows, splits, request, meter)):
+    each = training(rows, splits, request, meter)
+    for index, trained in zip(range(len(splits.held_out)), each, strict=False):
         with naming(splits.first + index):
             folds.append(Fold.of(rows, trained, splits, index, request, meter))
             check_rows(folds[-1].reductions.items, rows.dataset.n_rows, request)
         rows.tell_work("fit methods", len(folds), len(splits.held_out))
+    nested = _nested_scorers(rows, each, splits, request, meter)
     sampling = None
     if request.margins:
         fitted = bool(classifiers.from_rows) or not all(fold.before for fold in folds)
@@ -97,7 +100,7 @@ def evaluate(rows: Rows, splits: Splits, request: EvaluationRequest, training: T
         scorers = [
             make_scorer(fold.part, fold.centre, fold.reductions, fold.rules, splits.classes, request) for fold in folds
         ]
-        errors, sample, ranked = score_all(rows, splits, scorers, "score", sampling)
+        errors, sample, ranked, squares = score_all(rows, splits, [*scorers, *nested], "score", sampling)
         of_rows = score_rows(rows, splits, [fold.reductions for fold in folds], request, meter)
     shared = {what: seconds / len(folds) for what, seconds in meter.seconds.items()}
     for index, (fold, scores) in enumerate(zip(folds, of_rows, strict=True)):
@@ -114,7 +117,13 @@ def evaluate(rows: Rows, splits: Splits, request: EvaluationRequest, training: T
         if len(splits.classes) == 2 and scorers[index].scored and not ranked[index]:
             notes.append(UNRANKED)
         seconds = {**shared, MARGINS: shared.get(MARGINS, 0.0) + time.perf_counter() - begin}
-        lines = _in_order(scorers[index].lines(errors[index], ranked[index]) + scores.lines, fold, classifiers)
+        lines = scorers[index].lines(errors[index], ranked[index])
+        if nested:
+            inner = errors[len(folds) :][[scorer.without == fold.part for scorer in nested], :, 0].sum(axis=0)
+            effective = f"{splits.totals[0][:, fold.part].sum() ** 2 / squares[index]:.12g}"
+            for line, count in zip(lines, inner.tolist(), strict=True):
+                line |= {"inner_errors": float(f"{count:.12g}"), "effective_rows": float(effective)}
+        lines = _in_order(lines + scores.lines, fold, classifiers)
         lines += record.pop("lines", [])
         read = {} if index else dict(meter.n_bytes)
         yield split_record(splits, index, lines, fold.reductions, seconds=seconds, read=read, notes=notes, **record)
@@ -133,6 +142,19 @@ def _complete(rows: Rows, splits: Splits, folds: Sequence[Fold], classifiers: Cl
         for position, own in zip(positions, moments, strict=True):
             with meter.charging(fold.reductions.items[position].method), naming(fold.number):
                 fold.add_rules(position, own, classifiers)
+
+
+def _nested_scorers(
+    rows: Rows, pairs: Iterator[Trained], splits: Splits, request: EvaluationRequest, meter: Meter
+) -> list[Scorer]:
+    """Return what counts errors of models without ``pairs`` of parts, on each of both; nothing without pairs."""
+    scorers, bare = list[Scorer](), replace(request, margins=False)
+    for trained, (first, second) in zip(pairs, combinations(splits.held_out, 2), strict=False):
+        with naming(f"{splits.first + first}, without the rows that split {splits.first + second} holds out"):
+            fold = Fold.of(rows, trained, splits, first, bare, meter)
+        scorer = make_scorer(first, fold.centre, fold.reductions, fold.rules, splits.classes, request)
+        scorers += [replace(scorer, without=second), replace(scorer, part=second, without=first)]
+    return scorers
 
 
 def _in_order(lines: list[dict[str, Any]], fold: Fold, classifiers: Classifiers) -> list[dict[str, Any]]:

@@ -139,7 +139,7 @@ def score_rows(
                 scorer = _fit_by_blocks(rows, splits, part_number, reduction, items, classifiers, meter)
             lazy.append((index, large, scorer))
     if lazy:
-        errors, _, ranked = score_all(rows, splits, [scorer for _, _, scorer in lazy], "classify")
+        errors, _, ranked, _ = score_all(rows, splits, [scorer for _, _, scorer in lazy], "classify")
         for (index, large, scorer), counts, own in zip(lazy, errors, ranked, strict=True):
             models, n_specs = scorer.of_reduced, len(classifiers.from_rows)
             fitted = {(number // n_specs, scorer.scored[number][1].label): model for number, model in models.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -92,6 +93,8 @@ class EvaluationRequest:
     standardize: bool = False
     class_weight: ClassWeight = None
     solver: SolverOptions = field(default_factory=SolverOptions)
+    intervals: bool = False
+    """Whether nested folds tell intervals of the errors."""
 
     def reducer(self, label: str, n_components: int) -> MomentReducer:
         """Return the estimator of a method for so many components."""
@@ -112,9 +115,14 @@ class EvaluationRequest:
         return int(self.parts.n_tested.max())
 
     @property
+    def n_fits(self) -> int:
+        """Fits of every method in a split: while each part is held out, and for intervals while each two parts are."""
+        return self.n_held_out + (math.comb(self.n_held_out, 2) if self.intervals else 0)
+
+    @property
     def fits(self) -> int:
-        """Parts held out, of all splits together: so many times every method is fitted."""
-        return self.parts.n_splits * self.n_held_out
+        """So many times every method is fitted in all splits together."""
+        return self.parts.n_splits * self.n_fits
 
     @property
     def width(self) -> int:

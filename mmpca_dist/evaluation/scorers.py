@@ -71,6 +71,8 @@ class Scorer:
     classes: NDArray
     product: _Product | None = None
     """The others."""
+    without: int | None = None
+    """Another part that did not train, either: errors are those of nested folds, and scores are not ranked."""
 
     def count_errors(
         self, batch: Batch, codes: NDArray[np.intp], held_out: NDArray[np.intp], scores: NDArray | None = None
@@ -154,9 +156,10 @@ def make_scorer(
     return Scorer(part, scored, of_reduced, reductions, classes, product)
 
 
-Totals = tuple[NDArray, Sample, list[dict[str, NDArray]]]
+Totals = tuple[NDArray, Sample, list[dict[str, NDArray]], NDArray[np.float64]]
 """Errors, shape (H, R, 1 + C) or (H, R, 1), rows to measure margins on, an empty mapping where none are sampled, and of
-each part ``scores`` of R classifiers, with ``positive`` and ``weight`` of the rows; empty where these are not kept."""
+each part ``scores`` of R classifiers, with ``positive`` and ``weight`` of the rows; empty where these are not kept.
+Sums of the squared weights of the rows held out, shape (H,), come last."""
 
 
 def score_all(
@@ -167,8 +170,9 @@ def score_all(
     Of two classes, scores of the rows held out are kept where all together are few.
     """
     if sampling is None and not scorers[0].scored:
-        return np.zeros((len(scorers), 0)), {}, [{} for _ in scorers]
-    kept = 8 * sum(len(one.scored) * splits.counts[0, :, one.part].sum() for one in scorers) <= RANKED_BYTES
+        return np.zeros((len(scorers), 0)), {}, [{} for _ in scorers], np.zeros(len(scorers))
+    ranked = [one for one in scorers if one.without is None]
+    kept = 8 * sum(len(one.scored) * splits.counts[0, :, one.part].sum() for one in ranked) <= RANKED_BYTES
     ranks = len(splits.classes) == 2 and bool(kept)
     task = partial(_score_span, splits=splits, scorers=scorers, sampling=sampling, ranks=ranks)
     return rows.pass_over(task, _add, name, kept=sampling is None or not rows.dataset.sparse)  # CSR rows are not stored
@@ -176,7 +180,7 @@ def score_all(
 
 def _add(left: Totals, right: Totals) -> Totals:
     ranked = [concatenated(*both) for both in zip(left[2], right[2], strict=True)]
-    return left[0] + right[0], concatenated(left[1], right[1]), ranked
+    return left[0] + right[0], concatenated(left[1], right[1]), ranked, left[3] + right[3]
 
 
 def _score_span(
@@ -186,16 +190,19 @@ def _score_span(
     most = max(len(scorer.scored) for scorer in scorers)
     errors, samples = error_counts((len(scorers), most), len(splits.classes), splits.weights is not None), []
     ranked: list[list[dict[str, NDArray]]] = [[] for _ in scorers]
+    squares = np.zeros(len(scorers))
     for batch in read_batches(dataset, span, sparse=dataset.sparse):
         batch = splits.valued(batch)
         parts, codes = splits.codes(batch)[0], batch.codes(splits.classes)
         for h, scorer in enumerate(scorers):
             held_out = np.flatnonzero(parts == scorer.part)
-            scores = np.empty((len(held_out), len(scorer.scored))) if ranks else None
+            scores = np.empty((len(held_out), len(scorer.scored))) if ranks and scorer.without is None else None
             errors[h, : len(scorer.scored)] += scorer.count_errors(batch, codes, held_out, scores)
+            squares[h] += len(held_out) if batch.weight is None else np.sum(batch.weight[held_out] ** 2)
             if scores is not None:
                 weight = {} if batch.weight is None else {"weight": batch.weight[held_out]}
                 ranked[h].append({"scores": scores, "positive": codes[held_out] == 1, **weight})
         if sampling is not None:
             samples.append(sampling.take(batch, parts, codes))
-    return errors, concatenated(*samples) if samples else {}, [concatenated(*each) if each else {} for each in ranked]
+    sample, kept = concatenated(*samples) if samples else {}, [concatenated(*each) if each else {} for each in ranked]
+    return errors, sample, kept, squares

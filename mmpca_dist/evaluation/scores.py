@@ -149,7 +149,7 @@ def count_wrong(
 
 
 @contextmanager
-def naming(split: int) -> Iterator[None]:
+def naming(split: int | str) -> Iterator[None]:
     """Say in errors of input in which split they were."""
     try:
         yield

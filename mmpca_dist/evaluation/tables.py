@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.comparisons import (
     CorrectedTest,
+    Interval,
     SignTest,
     Summary,
     corrected_t_test,
     holm,
+    nested_interval,
     overlap_of,
     row_variance_of,
     sign_test,
@@ -60,6 +62,8 @@ CELL_FIELDS = {
     "t_p_value": (pa.float64(), "t_test.p_value"),
     "holm_p_value": (pa.float64(), "t_test.adjusted"),
     "tests": (pa.int64(), "t_test.tests"),
+    "interval_low": (pa.float64(), "interval.low"),
+    "interval_high": (pa.float64(), "interval.high"),
 }
 """The type of each column of a table of cells, and the attribute of a `Cell` that it has."""
 
@@ -83,6 +87,8 @@ class Cell:
     """The fewest components that the method gave in any split."""
     used_by_split: tuple[int, ...] = ()
     """As many as it gave in each split."""
+    interval: Interval | None = None
+    """Of the error of a model of all rows, by nested folds, where these are asked for."""
 
     @property
     def key(self) -> Key:
@@ -217,6 +223,10 @@ class ErrorTable:
         summary = Summary.of(own.percent, overlap_of(*sizes), variance)
         used = own.used.tolist()
         cell = Cell(*key, summary, used=min(used), used_by_split=tuple(used))
+        lines = self.by_key[key]
+        if "inner_errors" in lines[0]:
+            inner, effective = ([line[name] for line in lines] for name in ("inner_errors", "effective_rows"))
+            cell = replace(cell, interval=nested_interval(own.errors, inner, *sizes, effective))
         if key[0] == reference or other not in self.counts:
             return cell
         return replace(cell, test=self.sign_test(key, other), t_test=self.t_test(key, other))
@@ -241,7 +251,7 @@ def cells_table(cells: Iterable[Cell]) -> pa.Table:
 
     ``wins``, ``untied`` and ``p_value`` are those of the sign test. ``difference`` and what follows are of the
     corrected t-test: the difference from the reference, its standard error, its two-sided p-value, that after Holm's
-    correction, and for how many tests.
+    correction, and for how many tests. ``interval_low`` and ``interval_high`` are of nested folds.
     """
     lines = [{name: _value(cell, attribute) for name, (_, attribute) in CELL_FIELDS.items()} for cell in cells]
     return pa.Table.from_pylist(

@@ -40,7 +40,9 @@ from mmpca_dist.tables.spans import Span, make_spans
 Trained = tuple[Statistics, ClassMoments | None]
 """Statistics of the rows that train while a part is held out, and the moments of that part, where they are known."""
 Training = Callable[[Rows, Splits, EvaluationRequest, Meter], Iterator[Trained]]
-"""Yields what trains while each part of a split is held out, in their order: `merged_moments` or `own_passes`."""
+"""Yields what trains while each part of a split is held out, in their order: `merged_moments` or `own_passes`.
+
+For intervals, what trains without each pair of parts follows, in the order of ``itertools.combinations``."""
 
 
 def merged_moments(rows: Rows, splits: Splits, request: EvaluationRequest, meter: Meter) -> Iterator[Trained]:
@@ -55,6 +57,9 @@ def merged_moments(rows: Rows, splits: Splits, request: EvaluationRequest, meter
         statistics = _with_searches(statistics, rows, splits, request, meter)
     for part, own in zip(splits.held_out, statistics, strict=True):
         yield own, by_part.parts[part]
+    if request.intervals:
+        for own in meter.charged(MOMENTS, by_part.statistics(request, in_pairs=True)):
+            yield own, None
 
 
 def own_passes(rows: Rows, splits: Splits, request: EvaluationRequest, meter: Meter) -> Iterator[Trained]:
@@ -159,10 +164,11 @@ class SplitMoments:
                 moments = fold_moments.with_counted_scatter(moments, trained, self.counted[index])
             yield moments, None if self.medians is None else self.medians[index]
 
-    def statistics(self, request: EvaluationRequest) -> Iterator[ColumnStatistics]:
-        """Yield the statistics of what trains while each of the H parts is held out."""
+    def statistics(self, request: EvaluationRequest, in_pairs: bool = False) -> Iterator[ColumnStatistics]:
+        """Yield the statistics of what trains while each of the H parts is held out, or each pair of parts."""
         precision, standardize, class_weight = request.precision, request.standardize, request.class_weight
-        for number, (moments, medians) in enumerate(self.training(), self.splits.first):
+        pairs = ((moments, None) for moments in fold_moments.pair_moments(self.parts))
+        for number, (moments, medians) in enumerate(pairs if in_pairs else self.training(), self.splits.first):
             by_class = by_pairing(medians, request.needs.medians)
             with naming(number):
                 statistics = tall_statistics(

@@ -53,7 +53,7 @@ def plan_evaluation(request: RunRequest, evaluation: EvaluationRequest, measured
         scatters = scatter_bytes(evaluation.n_classes, min(d, int(parts.n_train.max())))
         memory += (2 + threads) * dataset.n_bytes + threads * 2 * scatters
     else:  # reductions and classifiers of the other parts held out; reduced rows, and LIBLINEAR's copies
-        memory += (evaluation.n_held_out - 1) * 8 * d * (evaluation.width + evaluation.decisions)
+        memory += (evaluation.n_fits - 1) * 8 * d * (evaluation.width + evaluation.decisions)
         memory += 2 * evaluation.ranked_bytes
         if evaluation.classifiers.from_rows:
             gathered = min(8 * n * evaluation.width * evaluation.n_held_out, LIMITS.gathered_bytes)
@@ -67,9 +67,10 @@ def plan_evaluation(request: RunRequest, evaluation: EvaluationRequest, measured
         solver="split by split",
         search=sum_searches(searches),
         fits=evaluation.fits,
-        at_once=threads if evaluation.in_memory else evaluation.n_held_out,
+        at_once=threads if evaluation.in_memory else evaluation.n_fits,
         classifier_fits=evaluation.n_models * classifier_fits * evaluation.fits,
-        remedy="fewer columns, classes, folds or windows, no margins (evaluation.margins: false) or no qda",
+        remedy=("no intervals (evaluation.intervals: false), " if evaluation.intervals else "")
+        + "fewer columns, classes, folds or windows, no margins (evaluation.margins: false) or no qda",
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.evaluation.comparisons import LEVEL
 from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MOMENTS
 from mmpca_dist.evaluation.margins import QUANTILES
@@ -68,7 +69,7 @@ def _error_table(evaluation: Evaluation, number: int, title: str, classifiers: l
         "Mean and standard deviation of test errors (%), * the lowest of a column; p: corrected t-test against the "
         f"reference, Holm's correction for {evaluation.n_tests} tests; sign: sign test of these splits"
     )
-    about += f": {title}" if title else ""
+    about += of_intervals(evaluation) + (f": {title}" if title else "")
     return PrintedTable([Heading("method", "head"), *columns], rows, title, key=f"errors-{number}", about=about)
 
 
@@ -81,10 +82,20 @@ def _error(cell: Cell, least: float, decimals: int) -> Field:
         tested.append(f"sign {written('p', cell.test.p_value)}")
     return Field(
         spread(cell.summary, decimals),
-        [*tested, *([f"with {cell.used}"] if cell.used < cell.n_components else [])],
+        [*_interval(cell, decimals), *tested, *([f"with {cell.used}"] if cell.used < cell.n_components else [])],
         best=math.isclose(cell.summary.mean, least, rel_tol=1e-12, abs_tol=1e-12),
         bold=cell.differs,
     )
+
+
+def _interval(cell: Cell, decimals: int) -> list[str]:
+    return [] if cell.interval is None else ["{:.{n}f} to {:.{n}f}".format(*cell.interval, n=decimals)]
+
+
+def of_intervals(evaluation: Evaluation) -> str:
+    """Return what tables say of intervals, where these are asked for."""
+    some = any(cell.interval for cell in evaluation.cells.values())
+    return f"; {LEVEL:.0%} intervals of single errors by nested folds (Bates, Hastie & Tibshirani 2023)" if some else ""
 
 
 def brief_table(evaluation: Evaluation) -> PrintedTable:
@@ -97,10 +108,10 @@ def brief_table(evaluation: Evaluation) -> PrintedTable:
             cells = [evaluation.cells[method, size, name] for name in names]
             if any(cell.key in distinct for cell in cells):
                 used = cells[0].used
-                errors = (spread(cell.summary, decimals) for cell in cells)
+                errors = (", ".join([spread(cell.summary, decimals), *_interval(cell, decimals)]) for cell in cells)
                 rows.append([method, f"{used} of {size}" if used < size else str(used), *errors])
     columns = [Heading("method", "head"), Heading("components", "number"), *(Heading(name, "error") for name in names)]
-    return PrintedTable(columns, rows, key="cells", about=ERRORS_IN_BRIEF)
+    return PrintedTable(columns, rows, key="cells", about=ERRORS_IN_BRIEF + of_intervals(evaluation))
 
 
 def class_table(evaluation: Evaluation) -> PrintedTable:

@@ -26,6 +26,7 @@ from mmpca_dist.results.error_tables import (
     costs,
     error_tables,
     margin_tables,
+    of_intervals,
     ranking_table,
     regression_table,
     standings,
@@ -128,7 +129,7 @@ def _errors(evaluation: Evaluation) -> PagePart:
         f"Bengio 2003), after Holm's correction for {plural(evaluation.n_tests, 'test')} against it; at most 0.05 is "
         'in bold. "Sign": p of the sign test for the method erring less, as in Luo & Durrant 2017. It is of these '
         "splits only: splits share rows, so that of two equal methods one errs less by it in far more than one data "
-        'set of twenty. "With 1": the method gave so many components only.'
+        f'set of twenty. "With 1": the method gave so many components only{of_intervals(evaluation)}.'
     )
     others = [regression_table(evaluation)] if evaluation.predicts else []
     if any("auc" in line for line in evaluation.table.lines):

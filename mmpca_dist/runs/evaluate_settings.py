@@ -53,4 +53,5 @@ class EvaluateSettings(TypedDict, total=False):
     classifiers: Any
     reference: str | None
     margins: bool
+    intervals: bool
     published: str | None

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.eigen.options import choose_solver
 from mmpca_dist.errors import DamageError, InputError
@@ -18,7 +20,7 @@ from mmpca_dist.evaluation.cost_meter import MOMENTS
 from mmpca_dist.evaluation.engine import evaluate
 from mmpca_dist.evaluation.request import Classifiers, EvaluationRequest
 from mmpca_dist.evaluation.splits import PartSizes, Splits
-from mmpca_dist.evaluation.training import held_rows, merged_moments, own_passes, read_all
+from mmpca_dist.evaluation.training import held_rows, merged_moments, own_passes, read_all, scatters_of_parts
 from mmpca_dist.jobs.first_stages import request_of
 from mmpca_dist.jobs.job import Job
 from mmpca_dist.jobs.object_records import AGAIN
@@ -32,6 +34,7 @@ from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.planning.evaluation_plan import is_measured, plan_evaluation, splits_at_once
 from mmpca_dist.predictors.classifiers import check_classes, refuse_weights
 from mmpca_dist.statistics.costs import use_pooled
+from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.zarr_stores import reading_own
 from mmpca_dist.tables.batch import Batch
@@ -90,7 +93,7 @@ def evaluation_request(job: Job, parts: PartSizes, penalties: dict[str, float] |
     ):
         # All columns are coordinates in the span of the rows and medians.
         n_features = min(n_features, n_train + n_classes * len(needs.medians))
-    return EvaluationRequest(
+    request = EvaluationRequest(
         methods={section.label: section.reducer(None, **config.shared) for section in config.methods},
         unreduced=config.unreduced,
         sizes=config.sizes,
@@ -105,7 +108,33 @@ def evaluation_request(job: Job, parts: PartSizes, penalties: dict[str, float] |
         standardize=config.standardizes,
         class_weight=config.class_weight,
         solver=config.solver.options(),
+        intervals=config.evaluation.intervals,
     )
+    if request.intervals:
+        _refuse_intervals(request, n_features)
+    return request
+
+
+def _refuse_intervals(request: EvaluationRequest, n_features: int) -> None:
+    """Raise InputError where moments of folds do not tell the errors of nested folds."""
+    without_two = np.sort(request.parts.counts, axis=2)[:, :, :-2].sum(axis=2)
+    fewest = np.sort(request.parts.counts.sum(axis=1), axis=1)[:, :-2].sum(axis=1).min()
+    pooled = scatters_of_parts(request.parts, n_features, request.needs.scatters, request.classifiers.each_scatter)
+    lacking = {ClassWeighting.OTHERS} if pooled < request.parts.counts[0].size else set()
+    needs = {label: method.needs() for label, method in request.methods.items()}
+    unmet = [label for label, need in needs.items() if need.medians or need.searches or lacking & need.scatters]
+    unmet += ["class_weight"] if lacking and request.class_weight is not None else []
+    reasons = {
+        "they are of errors of classes, and there are numbers to predict": not request.classifiers.specs,
+        "they merge moments of folds, which sparse rows, sweeps, solvers in passes, and few rows of many columns or "
+        "classes do without": not request.merged or fewest < n_features,
+        f"{', '.join(unmet)}: needs more than moments, so leave it out": bool(unmet),
+        "with two folds left out, a class has no row that trains, or a fold has a single row":
+            bool((without_two == 0).any() or request.parts.n_tested.min() < 2),
+    }  # fmt: skip
+    reason = next((text for text, holds in reasons.items() if holds), None)
+    if reason is not None:
+        raise InputError(f"evaluation.intervals cannot be had here: {reason}. Leave evaluation.intervals out.")
 
 
 def score_splits(job: Job, stage: str, penalties: dict[str, float] | None = None) -> ScoreRecord:

@@ -71,6 +71,7 @@ def _in_folds(job: Job) -> Job:
     """Return the job as an evaluation in folds, each row (or group) held out once, by one classifier."""
     inputs, section = job.inputs, job.config.evaluation
     changes: dict[str, Any] = {"count": 1, "train": None, "classifiers": [section.judge], "margins": False}
+    changes["intervals"] = False
     if section.splits != "groups":
         changes |= {"splits": "folds", "column": None}
     evaluation = section.model_copy(update=changes)

@@ -177,7 +177,7 @@ def planned_evaluation(job: Job, evaluation: EvaluationRequest) -> Plan:
     one = job.splits.only(0)
     # The last part, before which most train, if those before it do; all of them where one pass takes medians for all.
     alone = one if request.needs.medians else replace(one, held_out=one.held_out[-1:])
-    pilot = PilotEvaluation(request, job.census, alone, evaluation)
+    pilot = PilotEvaluation(request, job.census, alone, replace(evaluation, intervals=False))
     return plan_evaluation(request, evaluation, measured(job.scheduler, pilot))
 
 

@@ -104,6 +104,18 @@ def training_moments(parts: Sequence[ClassMoments]) -> Iterator[ClassMoments]:
     yield before
 
 
+def pair_moments(parts: Sequence[ClassMoments]) -> Iterator[ClassMoments]:
+    """Yield, for each pair of parts (0, 1), (0, 2), ..., (P - 2, P - 1), the moments of all other parts.
+
+    They are fewer than 3 merges a pair; as many moments are held at once as by `training_moments`.
+    """
+    yield from training_moments(parts[1:])
+    before = parts[0]
+    for first in range(1, len(parts) - 1):
+        yield from itertools.islice(training_moments([before, *parts[first + 1 :]]), 1, None)
+        before = _merged(before, parts[first])
+
+
 def earlier_moments(parts: Sequence[ClassMoments]) -> Iterator[ClassMoments]:
     """Yield, for each part but the first, the moments of all parts before it, in P - 2 merges."""
     return itertools.accumulate(parts[:-1], _merged)
