@@ -96,6 +96,7 @@ autodoc_typehints = "none"  # the docstrings say it
 autodoc_default_options = {"members": True, "inherited-members": True}
 napoleon_google_docstring = False
 napoleon_use_ivar = True  # attributes are no entries of their own
+suppress_warnings = ["ref.python"]  # names of attributes are no links, and several classes have a `report`
 
 
 def navigation() -> str:
