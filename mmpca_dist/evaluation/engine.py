@@ -31,7 +31,7 @@ from mmpca_dist.predictors.specification import Rule
 
 @dataclass
 class Fold:
-    """What is fitted to the rows that train while a part is held out."""
+    """The reductions and classifiers of the rows that train while a part is held out."""
 
     part: int
     number: int
@@ -42,7 +42,7 @@ class Fold:
     before: Mapping[str, LinearRule]
     """Linear classifiers of all columns, by label, where moments determine them."""
     record: dict[str, Any] = field(default_factory=dict)
-    """What numbers to predict add to the record of the split."""
+    """The part of the record of the split that numbers to predict add."""
     rules: dict[tuple[int, str], Rule] = field(default_factory=dict)
     """Classifiers from moments, by position of the method and size, and label."""
 

@@ -26,7 +26,7 @@ MOST_OF_A_KIND = 8
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a pass over all rows takes, by a pilot of it; sizes in bytes."""
+    """The memory and time of a pass over all rows, by a pilot of it; sizes in bytes."""
 
     name: str
     n_bytes: int

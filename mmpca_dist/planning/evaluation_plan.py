@@ -48,7 +48,7 @@ def plan_evaluation(request: RunRequest, evaluation: EvaluationRequest, measured
         memory = max(memory, 3 * moments)
         more = dataset.n_rows / int(parts.n_train.min())
         searches = search_costs_of(request, more)
-        memory += sum(search.memory for search in searches)
+        memory = max(memory, sum(search.memory for search in searches))  # all of them coexist, without passes beside
     if evaluation.in_memory:
         scatters = scatter_bytes(evaluation.n_classes, min(d, int(parts.n_train.max())))
         memory += (2 + threads) * dataset.n_bytes + threads * 2 * scatters

@@ -39,14 +39,14 @@ COMPILED = 150 << 20
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What is known of a run before it reads rows, and what follows from that alone."""
+    """The facts of a run before it reads rows, and the decisions that follow from these alone."""
 
     dataset: Dataset
     spans: list[Span]
     counts: NDArray[np.int64]
     """Rows of each class, shape (C,)."""
     needs: Needs
-    """What the methods need to know of the rows."""
+    """The facts of the rows that the methods need."""
     resources: Resources
     widths: Sequence[int] = ()
     """Components of the methods that rows are projected by."""
@@ -125,7 +125,7 @@ ARPACK_ITEM = 56
 
 @dataclass(frozen=True)
 class Measured:
-    """What a pilot has measured of a job."""
+    """The measurements of a job by its pilot."""
 
     footprints: Sequence[Footprint]
     between: int

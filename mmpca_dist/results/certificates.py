@@ -1,4 +1,4 @@
-"""What searches and solvers of a run proved: lines, tables and notes."""
+"""Certificates of the searches and solvers of a run: lines, tables and notes."""
 
 from __future__ import annotations
 

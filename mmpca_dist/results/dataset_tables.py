@@ -1,4 +1,4 @@
-"""What all pages say of the table: its classes or numbers to predict, its gaps; and how long the stages took."""
+"""The table in words: its classes or numbers to predict, its gaps; and how long the stages took."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came out of an evaluation: answer, verdict, tests and tables; and results read from folders."""
+"""The result of an evaluation: answer, verdict, tests and tables; and results read from folders."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CLASS_WORDS = (
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationResult(Result):
-    """What came out of an evaluation, with the parts of its page."""
+    """The result of an evaluation, with the parts of its page."""
 
     parts: dict[str, PagePart] = field(default_factory=dict)
     """By name, without pictures: answer, verdict and, where there are any, errors by class, margins, published figures

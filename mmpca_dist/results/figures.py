@@ -80,7 +80,7 @@ class Figures:
 
     @property
     def share(self) -> float:
-        """What all components hold together of the total, a mean over the models; NaN where there is no total."""
+        """The share of the total that all components hold, a mean over the models; NaN where there is no total."""
         return float(self.mean_shares.sum())
 
     @property

@@ -1,4 +1,4 @@
-"""What a reader of the results of a run must know: notes, from statistics, fitted methods and records."""
+"""Notes that a reader of the results of a run needs, from statistics, fitted methods and records."""
 
 from __future__ import annotations
 

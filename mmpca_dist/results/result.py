@@ -1,4 +1,4 @@
-"""What all results have: sentences, tables, notes and commands, which renderers show as they are."""
+"""The parts of all results: sentences, tables, notes and commands, which renderers show as they are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mmpca_dist.stores import storage
 CONFIG = "report/config.yaml"
 """The configuration of a run, for further commands."""
 Listing = tuple[str, list[dict[str, str]]]
-"""What a table shows, and its rows as texts."""
+"""The title of a table, and its rows as texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,12 +23,12 @@ class Result:
     lead: list[str] = field(default_factory=list)
     """The results in sentences, the first of which says most."""
     words: list[str] = field(default_factory=list)
-    """What more there is to say."""
+    """Further sentences."""
     title: str = ""
     rows: list[dict[str, str]] = field(default_factory=list)
     """The table that says most, as texts, with its title."""
     legend: str = ""
-    """What its columns mean."""
+    """The meaning of its columns."""
     numbers: list[dict[str, Any]] = field(default_factory=list)
     """Its numbers, as they were computed."""
     tables: dict[str, Listing] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Result:
     commands: list[str] = field(default_factory=list)
     """Those of them that follow from the results."""
     notes: list[str] = field(default_factory=list)
-    """What a reader must know."""
+    """Notes that a reader needs."""
     report: ReportRecord | None = None
     """Where the page and its pictures are; None before they are written."""
 

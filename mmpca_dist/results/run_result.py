@@ -1,4 +1,4 @@
-"""What came out of a run: its figures, tables, sentences and commands, for everything that shows them."""
+"""The result of a run: its figures, tables, sentences and commands, for everything that shows them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class SolvedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult(Result):
-    """What came out of a run, with what only its page shows."""
+    """The result of a run, with the parts that only its page shows."""
 
     dataset: dict[str, Any]
     """``uri``, ``n_rows``, ``n_features``, ``dtype``, ``classes`` (names), ``counts`` (rows per class),
@@ -76,7 +76,7 @@ class RunResult(Result):
     table: PrintedTable
     """The table of methods, with small print."""
     certificates: list[PrintedTable] = field(default_factory=list)
-    """What solvers and searches proved, and what was planned and measured."""
+    """Proofs of solvers and searches, and what was planned and measured."""
     stages: dict[str, float] = field(default_factory=dict)
     """Seconds of each stage."""
     config_yaml: str = ""
@@ -95,7 +95,7 @@ class RunResult(Result):
 
     @property
     def intro(self) -> str:
-        """What the run did, for those who see a page for the first time."""
+        """The run in words for those who see a page for the first time."""
         dataset = self.dataset
         aim = f"predict {', '.join(dataset['targets'])}" if "targets" in dataset else "tell its classes apart"
         return (

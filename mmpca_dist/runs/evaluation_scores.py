@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from dask.utils import format_bytes
 
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.eigen.options import choose_solver
@@ -252,6 +253,11 @@ def _score_in_memory(
         alone = 1
         count, planned = splits_at_once(plan_evaluation(request_of(job), request), job.dataset.n_bytes, split)
         tasks = replace(tasks, scheduler=Threads(count))
+        if count < n_threads:
+            job.callback.on_note(
+                f"A split takes {format_bytes(split)}: {count} at a time fit compute.memory_limit, where there are "
+                f"{n_threads} threads."
+            )
     replace(tasks, progress=tell).run(task, spans[alone:], operator.add, "split", kept=False)
     return planned
 

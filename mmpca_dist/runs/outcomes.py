@@ -1,4 +1,4 @@
-"""What Python calls return: results of finished runs and evaluations."""
+"""Results of finished runs and evaluations, as Python calls return them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Reported(Outcome):
 
     @property
     def _result(self) -> Result:
-        """What all renderers show of it."""
+        """The result that all renderers show."""
         return result_in(self.folder)
 
     @property

@@ -50,7 +50,7 @@ def _quietly() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class PilotRun:
-    """What a pilot must know of a run; picklable."""
+    """The pilot of a run; picklable."""
 
     request: RunRequest
     census: Census | None
@@ -112,7 +112,7 @@ class PilotRun:
 
 @dataclass(frozen=True)
 class PilotEvaluation:
-    """What a pilot must know of an evaluation by passes over the rows; picklable."""
+    """The pilot of an evaluation by passes over the rows; picklable."""
 
     request: RunRequest
     census: Census

@@ -58,7 +58,9 @@ def test_the_first_split_in_memory_is_alone(tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(evaluation_scores, "splits_at_once", lambda plan, size, split: seen.append(split) or (1, 77))
     uri = write_npz(tmp_path / "rows.npz", *labelled(3000, 60, 3, seed=1))
-    records, _, results = scored(config_of(tmp_path / "out", uri, evaluation={"splits": "shares", "count": 3}))
+    told = Watching()
+    records, _, results = scored(config_of(tmp_path / "out", uri, evaluation={"splits": "shares", "count": 3}), told)
+    assert [note for note in told.notes if "1 at a time fit compute.memory_limit, where there are 2 threads." in note]
     assert [record["split"] for record in records] == [0, 1, 2]
     assert results["score"]["planned"] == 77 and len(seen) == 1 and seen[0] > 3000 * 60 * 8
 
@@ -110,7 +112,10 @@ class Watching(Callback):
     """Keeps what is told of time and progress."""
 
     def __init__(self):
-        self.expected, self.steps = [], []
+        self.expected, self.steps, self.notes = [], [], []
+
+    def on_note(self, text):
+        self.notes.append(text)
 
     def on_expected(self, stage, seconds):
         assert seconds > 0
