@@ -16,7 +16,7 @@ import mmpca_pipelines
 
 ROOT = Path(mmpca_dist.__file__).parent
 PIPELINES = Path(mmpca_pipelines.__file__).parent
-DOCS = ROOT.parent / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 LAYERS = (
     "stores", "tables", "ingest", "passes", "statistics", "neighbors", "eigen", "optimise", "pictures", "methods",
     "models", "predictors", "evaluation", "planning", "configuration", "jobs", "results", "report", "runs",
