@@ -56,7 +56,7 @@ class Limits:
     groups. Where there are more, missing values are found as rows are read."""
     spread_bytes: int = 4 << 20
     """Doubles of a piece of rows whose columns' squares `mmpca ingest` sums, so that pieces stay in the cache."""
-    piece_rows: int = 4096
+    piece_rows: int = 2048
     """Rows of a piece of a cell, at most: it bounds the results of matrix products."""
     smallest_piece: int = 256
     """Wide rows make smaller pieces, so that none exceeds a segment, but none smaller than this."""

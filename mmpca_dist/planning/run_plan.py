@@ -29,7 +29,7 @@ from mmpca_dist.tables.spans import Span, default_chunk_rows
 if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
     from mmpca_dist.neighbors.costs import SearchCosts
 
-SLACK, THREAD_SLACK = 1.15, 24 << 20
+SLACK, THREAD_SLACK = 1.15, 32 << 20
 """Factor, and bytes of a thread, for what allocators and libraries keep beside what a pilot sees."""
 
 

@@ -20,7 +20,7 @@ FEW = (1000, 50, 4)
 """Rows, columns and classes of the run that goes before."""
 
 MEASURE = """
-import gc, json, sys
+import ctypes, gc, json, sys
 import psutil
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.runs.evaluate import evaluation_stages
@@ -36,7 +36,7 @@ def peaks_of(content, purpose):
         for stage in stages[:-1]:  # without the report
             with measured(job, 0.002) as peak:
                 run_stage(job, stage)
-                peaks[stage.name] = peak()
+                peaks[stage.name] = peak() + job.held
         planned = max(job.results["plan"]["memory"], job.results.get("score", {}).get("planned", 0))
         return peaks, planned, job.results["plan"]["base"]
 
@@ -45,6 +45,7 @@ if __name__ == "__main__":
     vars(LIMITS).update(limits)
     peaks_of(few, purpose)
     gc.collect()
+    getattr(ctypes.CDLL(None), 'malloc_trim', int)(0)  # what was freed is no part of what was held before
     before = psutil.Process().memory_info()
     peaks, planned, base = peaks_of(rows, purpose)
     used = {name: peak - before.rss for name, peak in peaks.items()}
