@@ -10,7 +10,7 @@ from mmpca_dist.errors import PlanError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.planning.evaluation_plan import splits_at_once
 from mmpca_dist.planning.plan import Plan, Resources
-from mmpca_dist.planning.run_plan import SLACK
+from mmpca_dist.planning.run_plan import SLACK, THREAD_SLACK
 from mmpca_dist.runs import evaluation_scores
 from mmpca_dist.runs.evaluate import preview_evaluation
 from mmpca_dist.stores import storage
@@ -50,7 +50,7 @@ def test_splits_in_memory_that_do_not_fit_together_go_fewer_at_a_time(limit, exp
     plan = Plan([], 1, 0, 400 * mib, Resources("double", "out", 2, 2, True, limit * mib // 2), None)
     count, memory = splits_at_once(plan, 50 * mib, 250 * mib)
     assert count == expected
-    assert memory == pytest.approx((400 + SLACK * 100 + expected * (SLACK * 250 + 24)) * mib)
+    assert memory == pytest.approx((400 + SLACK * 100 + expected * (SLACK * 250)) * mib + expected * THREAD_SLACK)
 
 
 def test_the_first_split_in_memory_is_alone(tmp_path, monkeypatch):
