@@ -50,8 +50,9 @@ def plan_evaluation(request: RunRequest, evaluation: EvaluationRequest, measured
         searches = search_costs_of(request, more)
         memory = max(memory, sum(search.memory for search in searches))  # all of them coexist, without passes beside
     if evaluation.in_memory:
-        scatters = scatter_bytes(evaluation.n_classes, min(d, int(parts.n_train.max())))
-        memory += (2 + threads) * dataset.n_bytes + threads * 2 * scatters
+        memory += (2 + threads) * dataset.n_bytes
+        if not request.choice.in_passes:
+            memory += threads * 2 * scatter_bytes(evaluation.n_classes, min(d, int(parts.n_train.max())))
     else:  # reductions and classifiers of the other parts held out; reduced rows, and LIBLINEAR's copies
         memory += (evaluation.n_fits - 1) * 8 * d * (evaluation.width + evaluation.decisions)
         memory += 2 * evaluation.ranked_bytes
@@ -80,11 +81,11 @@ def is_measured(request: RunRequest, evaluation: EvaluationRequest) -> bool:
     return max(request.dataset.n_bytes, scatter_bytes(evaluation.n_classes, size)) > LITTLE
 
 
-def splits_at_once(plan: Plan, n_bytes: int, split: int) -> tuple[int, int]:
-    """Return how many splits of rows in memory fit at a time, at least one, and the bytes that they then take.
+def splits_at_once(plan: Plan, n_bytes: int, split: int, n_left: int) -> tuple[int, int]:
+    """Return how many of ``n_left`` splits of rows in memory fit at a time, at least one, and the bytes they then take.
 
     ``n_bytes`` are those of the rows, and a thread takes ``split`` bytes for a split, as the first one did.
     """
     rows, each = plan.base + SLACK * 2 * n_bytes, SLACK * split + THREAD_SLACK
-    count = int(min(max((plan.memory_limit - rows) // each, 1), plan.resources.process_threads))
+    count = int(min(max((plan.memory_limit - rows) // each, 1), plan.resources.process_threads, n_left))
     return count, int(rows + count * each)

@@ -251,9 +251,10 @@ def _score_in_memory(
             replace(tasks, scheduler=Threads(1)).run(task, spans[:1], operator.add, "split", kept=False)
             _, split = tracemalloc.get_traced_memory()
         alone = 1
-        count, planned = splits_at_once(plan_evaluation(request_of(job), request), job.dataset.n_bytes, split)
+        plan, n_left = plan_evaluation(request_of(job), request), len(spans) - alone
+        count, planned = splits_at_once(plan, job.dataset.n_bytes, split, n_left)
         tasks = replace(tasks, scheduler=Threads(count))
-        if count < n_threads:
+        if count < min(n_threads, n_left):
             job.callback.on_note(
                 f"A split takes {format_bytes(split)}: {count} at a time fit compute.memory_limit, where there are "
                 f"{n_threads} threads."

@@ -44,11 +44,11 @@ def test_passes_over_much_data_have_a_pilot_of_one_part(evaluation, passes, tmp_
     assert plan.fits == (2 if "count" in evaluation else 3)
 
 
-@pytest.mark.parametrize(("limit", "expected"), [(512, 1), (700, 1), (1200, 2), (9000, 4)])
+@pytest.mark.parametrize(("limit", "expected"), [(512, 1), (700, 1), (1200, 2), (9000, 4), (9000, 3)])
 def test_splits_in_memory_that_do_not_fit_together_go_fewer_at_a_time(limit, expected):
     mib = 1 << 20
     plan = Plan([], 1, 0, 400 * mib, Resources("double", "out", 2, 2, True, limit * mib // 2), None)
-    count, memory = splits_at_once(plan, 50 * mib, 250 * mib)
+    count, memory = splits_at_once(plan, 50 * mib, 250 * mib, max(expected, 3))
     assert count == expected
     assert memory == pytest.approx((400 + SLACK * 100 + expected * (SLACK * 250)) * mib + expected * THREAD_SLACK)
 
@@ -56,7 +56,7 @@ def test_splits_in_memory_that_do_not_fit_together_go_fewer_at_a_time(limit, exp
 def test_the_first_split_in_memory_is_alone(tmp_path, monkeypatch):
     """It is scored once, and decides how many of the others go together."""
     seen = []
-    monkeypatch.setattr(evaluation_scores, "splits_at_once", lambda plan, size, split: seen.append(split) or (1, 77))
+    monkeypatch.setattr(evaluation_scores, "splits_at_once", lambda plan, size, split, left: seen.append(split) or (1, 77))
     uri = write_npz(tmp_path / "rows.npz", *labelled(3000, 60, 3, seed=1))
     told = Watching()
     records, _, results = scored(config_of(tmp_path / "out", uri, evaluation={"splits": "shares", "count": 3}), told)
