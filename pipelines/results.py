@@ -77,9 +77,9 @@ def publish(artifacts: Artifacts, result: Result) -> None:
     report = cast(ReportRecord, result.report)  # which is written before
     for key, (description, rows) in result.tables.items():
         artifacts.show(key, _plain(description), table=rows)
-    images = [base64.b64encode(storage.read_bytes(figure["png"])).decode() for figure in report["figures"]]
+    images = [base64.b64encode(storage.read_bytes(figure["svg"])).decode() for figure in report["figures"]]
     pictures = [
-        (figure, f"data:image/png;base64,{image}") for figure, image in zip(report["figures"], images, strict=True)
+        (figure, f"data:image/svg+xml;base64,{image}") for figure, image in zip(report["figures"], images, strict=True)
     ]
     for figure, url in pictures:
         artifacts.show(f"figure-{figure['name']}", _plain(figure["title"]), image_url=url)

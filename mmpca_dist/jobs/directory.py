@@ -204,7 +204,7 @@ class RunDirectory:
             if "html" in record:
                 record["html"] = self.path("report", "index.html")
             for figure in record.get("figures", []):
-                figure["png"] = self.path("report", f"{figure['name']}.png")
+                figure["svg"] = self.path("report", f"{figure['name']}.svg")
             return cast(R, record)
 
     def records(self) -> dict[str, Any]:

@@ -154,7 +154,7 @@ class ReportRecord(StageRecord):
 
     html: str
     figures: list[dict[str, str]]
-    """Of each picture ``name``, ``title``, ``caption``, and ``png``, its address."""
+    """Of each picture ``name``, ``title``, ``caption``, and ``svg``, its address."""
     notes: NotRequired[list[str]]
     carried: NotRequired[Any]
     """The setting ``report.columns`` that the page was written with."""

@@ -13,8 +13,19 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.pictures import palette
+from mmpca_dist.pictures.chart import distinct, words
 from mmpca_dist.tables.foreign import labels_of
 from mmpca_dist.tables.labels import normalize_labels
+
+MARKERS = {"circle": "o", "triangle": "^", "square": "s", "diamond": "D"}
+MAX_COLOURS = 20
+"""Classes with a colour, the largest."""
+
+
+def literal(text: str) -> str:
+    """Return text that matplotlib does not take for a formula."""
+    return text.replace("$", r"\$")
 
 
 class _Display:
@@ -72,8 +83,6 @@ class ReductionDisplay(_Display):
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the rows; keywords go to ``Axes.scatter``."""
-        from mmpca_dist.pictures.drawing import BEFORE, MAX_COLOURS, class_colours, class_marker, plain
-
         flat = {} if "marker" in kwargs else {"linewidths": 0}  # markers of lines need a width
         ax, look = self._axes(ax, *self.names), {"s": 14, "alpha": 0.8} | flat | kwargs
         values = np.zeros(len(self.points), int) if self.y is None else np.asarray(self.y)
@@ -90,9 +99,12 @@ class ReductionDisplay(_Display):
         others = f"{len(classes) - len(coloured)} others"
         for name, marker, which in (others, ".", known & ~np.isin(codes, coloured)), ("no label", "s", ~known):
             if which.any():
-                ax.scatter(*self.points[which].T, **{"color": BEFORE, "marker": marker, "label": name} | look)
-        for place, (code, colour) in enumerate(zip(coloured, class_colours(len(coloured)), strict=True)):
-            own = {"color": colour, "marker": class_marker(place, len(coloured)), "label": plain(classes[code])}
+                ax.scatter(
+                    *self.points[which].T, **{"color": palette.LIGHT["before"], "marker": marker, "label": name} | look
+                )
+        for place, code in enumerate(coloured):
+            colour, mark = palette.place_look(place)
+            own = {"color": palette.LIGHT[colour], "marker": MARKERS[mark], "label": literal(words(classes[code]))}
             ax.scatter(*self.points[codes == code].T, **own | look)
         if self.y is not None:  # beside the axes where there is a layout that makes room for it
             beside = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if self.figure_.get_layout_engine() else {}
@@ -157,11 +169,9 @@ class LoadingsDisplay(_Display):
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the bars; keywords go to ``Axes.barh``."""
-        from mmpca_dist.pictures.drawing import distinct
-
         ax, places = self._axes(ax, self.xlabel), np.arange(len(self.loadings))
         ax.barh(places, self.loadings, **kwargs)
-        ax.set_yticks(places, distinct(self.names))
+        ax.set_yticks(places, map(literal, distinct(self.names)))
         ax.invert_yaxis()
         return self
 

@@ -2,38 +2,47 @@
 
 from __future__ import annotations
 
-import base64
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """The elements of an SVG picture of this size in pixels."""
+
+    inner: str
+    width: float
+    height: float
+
+    def svg(self, place: str = "") -> str:
+        """Return it as an ``svg`` element; ``place`` are attributes."""
+        size = f'viewBox="0 0 {self.width:g} {self.height:g}"'
+        return f'<svg {place} {size} fill="none" stroke="currentColor" font-size="11">{self.inner}</svg>'
+
+
+@dataclass(frozen=True)
+class Key:
+    """An entry of a legend; in a live plot a check box that shows and hides the renderers of its name."""
+
+    label: str
+    swatch: Drawn
+    renderers: str = ""
+
+
+@dataclass(frozen=True)
 class Figure:
-    """A picture, ready to be shown anywhere."""
+    """A picture: panels side by side as far as there is room, and a legend."""
 
     name: str
     """Lower case with dashes, unique in a report."""
     title: str
     caption: str
-    png: bytes
-    """At twice the size it is shown at."""
+    panels: Sequence[Drawn]
+    legend: Sequence[Key] = ()
     alt: str = ""
     """The picture in words, for readers who do not see it; by default the title."""
-    photo: bool = False
-    """Whether it shows images of the data, whose shades must stay as they are on a dark page."""
-
-    @property
-    def data_uri(self) -> str:
-        """The picture as a ``data:`` address."""
-        return "data:image/png;base64," + base64.b64encode(self.png).decode("ascii")
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Width and height to show it at, in CSS pixels."""
-        width, height = struct.unpack(">II", self.png[16:24])  # the header chunk is always the first
-        return width // 2, height // 2
+    legend_title: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,16 +108,6 @@ class PrintedTable:
     def texts(self) -> list[dict[str, str]]:
         """Return a dict of texts for each row, without small print: of the columns that are enough."""
         return [{column.heading: shown.text for column, shown in line[: self.brief]} for line in self.lines]
-
-
-@dataclass(frozen=True)
-class Key:
-    """An entry of a legend: a check box that shows and hides the renderers of its name."""
-
-    renderers: str
-    label: str
-    colour: str
-    marker: str = "o"
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import plural
@@ -17,28 +14,23 @@ from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Cell, Key
 from mmpca_dist.methods.base.registry import title_of
-from mmpca_dist.pictures import drawing
-from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, METHOD_MARKERS, TEN_COLOURS, plain
-from mmpca_dist.pictures.frame import Figure, PagePart, Plot
+from mmpca_dist.pictures import palette
+from mmpca_dist.pictures.chart import LETTER, WIDTH, Axis, Panel, key, text, words
+from mmpca_dist.pictures.frame import Drawn, Figure, PagePart, Plot
 from mmpca_dist.pictures.frame import Key as Entry
-from mmpca_dist.report.explorer import MARKERS, bk, blank, tools
-from mmpca_dist.results.answer import guess, label, named
+from mmpca_dist.report.explorer import bk, blank, tools
+from mmpca_dist.results.answer import digits, guess, label, named, recommended
 from mmpca_dist.results.forms import written
 
 WIDE = 8
 """Numbers of components that span more than this factor have a logarithmic axis."""
-MAX_TICKS = 7
-LEGEND_LINE, LEGEND_LETTER = 0.6, 0.075
-"""Inches that a line in a legend and a letter take."""
 LONG_NAME = 40
-SPREAD = 0.25
+SPREAD = 0.4
 """Share of the room between two numbers of components over which points are moved apart."""
 MAX_DRAWN = 2
-"""Numbers of components that pictures of single splits and of margins show; of more, the reference's best one."""
-COLOURS = FEW_COLOURS[:MAX_DRAWN]
-LINE = 10.0
-"""Points between lines of text above a panel of single splits."""
-MARKER_SIZE = 7
+"""Numbers of components that pictures of margins show; of more, the reference's best one."""
+MARKER_SIZE, LINE_HEIGHT = 7, 19
+"""Pixels of a mark, and of a line of the map."""
 
 
 @dataclass(frozen=True)
@@ -46,20 +38,23 @@ class Style:
     """How a method is drawn."""
 
     colour: str
-    marker: str
-    dashed: bool
+    mark: str = "circle"
+    dash: str = ""
+    width: float = 1.4
+
+    def key(self, name: str, renderers: str = "") -> Entry:
+        """Return the entry of a legend."""
+        return key(name, self.colour, self.mark, self.dash, renderers=renderers)
 
 
 def styles(evaluation: Evaluation) -> dict[str, Style]:
-    """Return how every method is drawn: the reference in black, all columns in grey, the others by their place."""
-    grey = [method for method in evaluation.methods if method in evaluation.unreduced - {evaluation.reference}]
-    found = {evaluation.reference: Style(INK, "o", False), **dict.fromkeys(grey, Style(FAINT, "None", True))}
-    others = [method for method in evaluation.methods if method not in found]
-    colours = FEW_COLOURS[:-1] if len(others) < len(FEW_COLOURS) else TEN_COLOURS  # the last of the few is black
-    for i, method in enumerate(others):
-        marker = METHOD_MARKERS[i % len(METHOD_MARKERS)]
-        found[method] = Style(colours[i % len(colours)], marker, i >= len(colours))
-    return found
+    """Return how every method is drawn: in its own colour, the reference wide, all columns grey and dashed."""
+    grey = evaluation.unreduced - {evaluation.reference}
+    found = {
+        method: Style("faint", "", "dashed") if method in grey else Style(*palette.method_look(method))
+        for method in [evaluation.reference, *evaluation.methods]
+    }
+    return {**found, evaluation.reference: replace(found[evaluation.reference], width=2.6)}
 
 
 def drawn_sizes(evaluation: Evaluation, classifier: str) -> list[int]:
@@ -75,7 +70,7 @@ def errors_part(evaluation: Evaluation) -> PagePart:
     still, drawn = error_curves(evaluation), styles(evaluation)
     sizes = evaluation.n_components
     curves = [[_curve(evaluation, method, name) for method in drawn] for name in evaluation.classifiers]
-    positions = axis_positions(sizes).tolist()
+    positions = axis_positions(sizes)
     hover = bk.HoverTool(
         tooltips=[
             ("method", "@method"), ("components", "@size"), ("test error", "@mean{0.00}%"),
@@ -84,20 +79,23 @@ def errors_part(evaluation: Evaluation) -> PagePart:
     )  # fmt: skip
     plot = blank(400, tools=tools(hover), x_axis_label="components", y_axis_label="test error (%)")
     plot.y_range = bk.DataRange1d(only_visible=True)
-    plot.xaxis.ticker = bk.FixedTicker(ticks=positions)
-    plot.xaxis.major_label_overrides = dict(zip(positions, map(str, sizes), strict=True))
-    hover.renderers, keys = [], []
+    plot.xaxis.ticker = bk.FixedTicker(ticks=positions.tolist())
+    plot.xaxis.major_label_overrides = dict(zip(positions.tolist(), map(str, sizes), strict=True))
+    hover.renderers, keys, colours = [], [], {}
     for i, (method, style) in enumerate(drawn.items()):
-        fixed = {"x": positions, "size": [str(size) for size in sizes], "method": [title_of(method)] * len(sizes)}
-        source = bk.ColumnDataSource({**fixed, **curves[0][i]}, name=f"curve-{i}")
-        keys.append(Entry(f"method-{i}", title_of(method), style.colour))
-        hover.renderers.append(_draw(plot, source, keys[-1].renderers, style))
+        at = positions + shifts(positions, len(drawn))[i]
+        fixed = {"x": at.tolist(), "size": [str(size) for size in sizes], "method": [title_of(method)] * len(sizes)}
+        source = bk.ColumnDataSource({**fixed, **curves[0][i], "fill": ["#888888"] * len(sizes)}, name=f"curve-{i}")
+        keys.append(style.key(title_of(method), f"method-{i}"))
+        colours[f"method-{i}"] = style.colour
+        hover.renderers.append(_draw(plot, source, f"method-{i}", style))
     start = list(evaluation.classifiers).index(lowest(list(evaluation.cells.values())).classifier)
     explorer = {
         "kind": "curves",
         "classifiers": list(evaluation.classifiers.values()),
         "start": start,
         "curves": curves,
+        "colours": colours,
     }
     caption = f"{curves_caption(evaluation)} Untick methods to hide them, or press None and tick those you want."
     live = Plot("errors", still.title, caption, still.alt, plot, keys, "Methods", explorer, still)
@@ -107,49 +105,43 @@ def errors_part(evaluation: Evaluation) -> PagePart:
 def _curve(evaluation: Evaluation, method: str, classifier: str) -> dict[str, list[Any]]:
     """Return what is drawn of a method under a classifier, for each number of components."""
     cells = [evaluation.cells[method, size, classifier] for size in evaluation.n_components]
-    colour = styles(evaluation)[method].colour
     means = np.array([cell.summary.mean for cell in cells])
     errors = np.nan_to_num([cell.summary.corrected_standard_error for cell in cells])
     return {
         "mean": means.tolist(), "error": errors.tolist(), "low": (means - errors).tolist(),
-        "high": (means + errors).tolist(),
-        "fill": [colour if cell.used == cell.n_components else "#ffffff" for cell in cells],
+        "high": (means + errors).tolist(), "full": [cell.used == cell.n_components for cell in cells],
     }  # fmt: skip
 
 
 def _draw(plot: Any, source: Any, name: str, style: Style) -> Any:
     """Draw the curve of a method, with bars of one standard error, and return its points."""
-    look = {"source": source, "name": name, "line_color": style.colour}
-    plot.line("x", "mean", line_width=1.5, line_dash="dashed" if style.dashed else "solid", **look)
+    look = {"source": source, "name": name}
+    plot.line("x", "mean", line_width=style.width, line_dash=style.dash or "solid", **look)
     plot.segment("x", "low", "x", "high", **look)
-    return plot.scatter("x", "mean", size=MARKER_SIZE, marker=MARKERS[style.marker], fill_color="fill", **look)
+    return plot.scatter("x", "mean", size=MARKER_SIZE, marker=style.mark or "dash", fill_color="fill", **look)
 
 
 def error_curves(evaluation: Evaluation) -> Figure:
     """Return one picture, a panel for each classifier."""
-    classifiers = evaluation.classifiers
-    legend = 0.12 * len(evaluation.methods) if len(classifiers) == 1 else 0.0  # of a narrow sheet
-    sheet, panels = drawing.panel_grid(len(classifiers), 3.3 + legend)
-    for panel, classifier in zip(panels, classifiers, strict=True):
-        _curves(panel, evaluation, classifier)
-        drawing.dress(panel, plain(label(evaluation, classifier), limit=LONG_NAME), "components", "test error (%)")
-    names = [plain(title_of(method)) for method in styles(evaluation)]
-    handles = [
-        Line2D(
-            [], [], color=s.colour, marker=s.marker, markersize=5, linewidth=1.4, linestyle="--" if s.dashed else "-"
-        )
-        for s in styles(evaluation).values()
-    ]
-    room = int(sheet.get_figwidth() / (LEGEND_LINE + LEGEND_LETTER * max(map(len, names))))
-    drawing.legend_below(sheet, handles, names, max(1, room), labelcolor=INK)
-    many = len(evaluation.n_components) > 1
+    drawn, sizes, panels = styles(evaluation), evaluation.n_components, []
+    positions = axis_positions(sizes)
+    for classifier in evaluation.classifiers:
+        panel = Panel(words(label(evaluation, classifier), LONG_NAME), "components", "test error (%)", 260)
+        for i, (method, style) in enumerate(drawn.items()):
+            cells = [evaluation.cells[method, size, classifier] for size in sizes]
+            draw_line(panel, positions + shifts(positions, len(drawn))[i], cells, style)
+        panel.x = size_axis(panel.x, sizes, positions)
+        panel.rule("ink", y=evaluation.baseline, dash="dotted")
+        panels.append(panel.drawn())
+    many = len(sizes) > 1
     title = "Error against the number of components" if many else "Error of every method"
     caption = (
         f"{curves_caption(evaluation)} Points are moved apart sideways where they would cover each other. Dotted, if "
         f"in range: the baseline ({guess(evaluation)}), {evaluation.baseline:.1f}%. Vertical scales differ from panel "
         "to panel."
     )
-    return drawing.figure("errors-by-components", title, caption, sheet, _curves_in_words(evaluation))
+    keys = [style.key(title_of(method)) for method, style in drawn.items()]
+    return Figure("errors-by-components", title, caption, panels, keys, _curves_in_words(evaluation))
 
 
 def _curves_in_words(evaluation: Evaluation) -> str:
@@ -167,23 +159,16 @@ def curves_caption(evaluation: Evaluation) -> str:
     if any(cell.summary.count > 1 for cell in cells):
         caption += "Bars are one standard error of the mean to either side, corrected for splits that share rows. "
     all_grey = ", and all columns are grey" if evaluation.all_columns not in {None, evaluation.reference} else ""
-    caption += f"The reference, {title_of(evaluation.reference)}, is black{all_grey}."
+    caption += f"The reference, {title_of(evaluation.reference)}, has the widest line{all_grey}."
     if any(cell.used < cell.n_components for cell in cells):
         caption += " Hollow: the method gave fewer components than asked for."
     return caption
 
 
-def _curves(panel: Axes, evaluation: Evaluation, classifier: str) -> None:
-    sizes, drawn = evaluation.n_components, styles(evaluation)
-    positions = axis_positions(sizes)
-    step = SPREAD * float(np.diff(positions).min() if len(sizes) > 1 else 1) / len(drawn)
-    for i, (method, style) in enumerate(drawn.items()):
-        shift = step * (i - (len(drawn) - 1) / 2)
-        draw_line(panel, positions + shift, [evaluation.cells[method, size, classifier] for size in sizes], style)
-    size_axis(panel, sizes, positions)
-    low, high = panel.get_ylim()
-    if low < evaluation.baseline < high:
-        panel.axhline(evaluation.baseline, color=INK, linewidth=0.9, linestyle=":", zorder=0)
+def shifts(positions: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Return how far each of ``count`` curves is moved sideways, so that bars do not hide each other."""
+    step = SPREAD * float(np.diff(positions).min() if len(positions) > 1 else 1) / count
+    return np.asarray(step * (np.arange(count) - (count - 1) / 2), np.float64)
 
 
 def axis_positions(sizes: Sequence[int]) -> NDArray[np.float64]:
@@ -192,102 +177,103 @@ def axis_positions(sizes: Sequence[int]) -> NDArray[np.float64]:
     return np.log2(sizes) if logarithmic else np.asarray(sizes, float)
 
 
-def size_axis(panel: Axes, sizes: Sequence[int], positions: NDArray[np.float64]) -> None:
-    """Label the horizontal axis with some of the numbers of components at these positions."""
-    room = (positions[-1] - positions[0]) / (MAX_TICKS + 1)
-    shown = [0]
-    for i in range(1, len(sizes)):
-        if positions[i] - positions[shown[-1]] >= room:
-            shown.append(i)
-    panel.xaxis.set_major_locator(FixedLocator([float(positions[i]) for i in shown]))
-    panel.xaxis.set_major_formatter(FixedFormatter([str(sizes[i]) for i in shown]))
-    panel.xaxis.set_minor_locator(NullLocator())
-    panel.yaxis.set_major_locator(MaxNLocator(nbins=6))
-    panel.grid(axis="y", color=FAINT, alpha=0.25, linewidth=0.6)
+def size_axis(axis: Axis, sizes: Sequence[int], positions: NDArray[np.float64]) -> Axis:
+    """Return an axis with the numbers of components at these positions."""
+    return replace(axis, ticks=[(float(at), str(size)) for at, size in zip(positions, sizes, strict=True)])
 
 
-def draw_line(panel: Axes, at: NDArray[np.float64], cells: Sequence[Cell], style: Style) -> None:
+def draw_line(panel: Panel, at: NDArray[np.float64], cells: Sequence[Cell], style: Style) -> None:
     """Draw the means of cells with bars of one standard error, hollow where components are fewer than asked for."""
     means = np.array([cell.summary.mean for cell in cells])
-    panel.plot(at, means, color=style.colour, linewidth=1.3, linestyle="--" if style.dashed else "-", alpha=0.85)
     errors = np.nan_to_num([cell.summary.corrected_standard_error for cell in cells])
-    panel.errorbar(at, means, yerr=errors, fmt="none", ecolor=style.colour, elinewidth=1, alpha=0.7)
     full = np.array([cell.used == cell.n_components for cell in cells], bool)
-    for chosen, face in ((full, style.colour), (~full, "white")):
-        panel.plot(
-            at[chosen], means[chosen], color=style.colour, marker=style.marker, markersize=4.5, markeredgewidth=1,
-            markerfacecolor=face, linestyle="none",
-        )  # fmt: skip
+    panel.line(at, means, style.colour, style.width, style.dash)
+    panel.whiskers(at, means - errors, means + errors, style.colour)
+    for chosen, hollow in ((full, False), (~full, True)):
+        if style.mark and chosen.any():
+            panel.points(at[chosen], means[chosen], style.colour, style.mark, MARKER_SIZE - 1, hollow)
+
+
+def error_map(evaluation: Evaluation) -> Figure:
+    """Return the mean errors of all methods and numbers of components at a glance, a panel for each classifier."""
+    panels = [_map(evaluation, classifier) for classifier in evaluation.classifiers]
+    best = lowest(list(evaluation.cells.values()))
+    caption = (
+        "Mean test error in percent, a line for each method, a column for each number of components: the darker, the "
+        "more errors. The frame is the lowest mean of a panel."
+    )
+    alt = f"The lowest mean error is that of {named(evaluation, best)}."
+    return Figure("error-map", "Errors of all methods", caption, panels, alt=alt)
+
+
+def _map(evaluation: Evaluation, classifier: str) -> Drawn:
+    sizes, methods, decimals = evaluation.n_components, evaluation.methods, digits(evaluation)
+    means = np.array([[evaluation.cells[m, k, classifier].summary.mean for k in sizes] for m in methods])
+    low, high = float(means.min()), float(means.max())
+    names = [words(title_of(method), 18) for method in methods]
+    left, top = 8 + LETTER * max(map(len, names)), 40
+    across = (WIDTH - left) / len(sizes)
+    parts = [text(2, 13, words(label(evaluation, classifier), LONG_NAME), "title")]
+    heads = ["K = " * (j == 0) + str(size) for j, size in enumerate(sizes)]
+    parts += [text(left + (j + 0.5) * across, top - 6, head, "middle") for j, head in enumerate(heads)]
+    for i, name in enumerate(names):
+        y = top + i * LINE_HEIGHT
+        parts.append(text(2, y + 13, name, ""))
+        for j, mean in enumerate(means[i]):
+            shade = 0.05 + 0.5 * (mean - low) / ((high - low) or 1)
+            frame = ' stroke="currentColor" stroke-width="2"' if mean == low else ' stroke="none"'
+            place = f'x="{left + j * across:.1f}" y="{y}" width="{across - 2:.1f}" height="{LINE_HEIGHT - 2}"'
+            parts.append(f'<rect class="c1" fill="currentColor" fill-opacity="{shade:.2f}"{frame} {place}/>')
+            parts.append(text(left + (j + 0.5) * across - 1, y + 13, f"{mean:.{decimals}f}", "middle"))
+    return Drawn("".join(parts), WIDTH, top + LINE_HEIGHT * len(methods) + 4)
 
 
 def split_errors(evaluation: Evaluation) -> list[Figure]:
-    """Return a picture for each classifier, a panel for each method next to the reference; none without any.
+    """Return a picture of the cell that the answer names, split by split against each other method; none without any.
 
-    As in Figure 4 of Luo & Durrant 2017: split by split against the reference.
+    As in Figure 4 of Luo & Durrant 2017. Each other method has the number of components at which it errs least under
+    the same classifier.
     """
-    others = [method for method in evaluation.methods if method != evaluation.reference]
-    drawn = enumerate(evaluation.classifiers if others else [], 1)
-    return [_splits_of_classifier(evaluation, classifier, number, others) for number, classifier in drawn]
-
-
-def _splits_of_classifier(evaluation: Evaluation, classifier: str, number: int, methods: list[str]) -> Figure:
-    sizes, reference = drawn_sizes(evaluation, classifier), evaluation.reference
-    points = {method: {size: _points(evaluation, (method, size, classifier)) for size in sizes} for method in methods}
-    all_points = np.concatenate([xy for by_size in points.values() for xy in by_size.values()])
-    low, high = float(all_points.min()), float(all_points.max())
-    room = 0.06 * (high - low) or 1.0
-    ends = [low - room, high + room]
-    sheet, panels = drawing.panel_grid(len(points), 3.3 if len(points) <= 6 else 2.7)
-    for panel, (method, by_size) in zip(panels, points.items(), strict=True):
-        panel.plot(ends, ends, color=FAINT, linewidth=0.9)
-        for index, (size, xy) in enumerate(by_size.items()):
-            spots, counts = np.unique(xy, axis=0, return_counts=True)
-            panel.scatter(
-                spots[:, 0], spots[:, 1], s=14 * counts, color=COLOURS[index], alpha=0.6, linewidths=0.5,
-                edgecolors="white", zorder=2,
-            )  # fmt: skip
-            colour = COLOURS[index] if len(sizes) > 1 else INK
-            panel.annotate(
-                _test_words(evaluation, (method, size, classifier), len(sizes) > 1), (0, 1),
-                xytext=(0, 4 + LINE * (len(by_size) - 1 - index)), xycoords="axes fraction",
-                textcoords="offset points", fontsize=drawing.TICK_SIZE - 0.5, color=colour,
-            )  # fmt: skip
-        panel.set_xlim(*ends)
-        panel.set_ylim(*ends)
-        panel.set_box_aspect(1)
-        for axis in (panel.xaxis, panel.yaxis):
-            axis.set_major_locator(MaxNLocator(nbins=4))
-        below = f"{plain(title_of(reference))}: error (%)"
-        title, pad = plain(title_of(method)), 6 + LINE * len(by_size)
-        drawing.dress(panel, title, below, "the method: error (%)", pad=pad, outer=True)
-    title = f"Split by split: {label(evaluation, classifier)}"
-    keys = [(method, size, classifier) for method in methods for size in sizes]
-    seen = "; ".join(f"{title_of(key[0])}, {_test_words(evaluation, key, True)}" for key in keys)
-    alt = f"Splits that the method wins and loses against {title_of(reference)}. {seen}."
-    return drawing.figure(f"splits-{number}", title, _splits_caption(evaluation, sizes), sheet, alt)
-
-
-def _splits_caption(evaluation: Evaluation, sizes: list[int]) -> str:
-    reference = title_of(evaluation.reference)
-    listed = " and ".join(str(size) for size in sizes)
-    chosen = "" if len(sizes) == len(evaluation.n_components) else f", the number at which {reference} errs least"
-    colours = " (blue and orange)" if len(sizes) > 1 else ""
-    return (
-        f"Every point is a split: to the right the error of {reference}, upwards that of the method, both with "
-        f"{listed} components{colours}{chosen}. Below the diagonal the method errs less. Larger points are several "
-        "splits that coincide. The numbers are splits that the method wins and loses, ties, and the p-value of the "
-        "sign test for its erring less, which is of these splits only: they share rows."
+    use = recommended(evaluation)
+    if use is None or len(evaluation.methods) < 2 or use.summary.count < 2:
+        return []
+    cells = [cell for cell in evaluation.distinct if cell.classifier == use.classifier and cell.method != use.method]
+    others = sorted((lowest([cell for cell in cells if cell.method == m]) for m in {c.method for c in cells}),
+                    key=lambda cell: (cell.summary.mean, cell.method))  # fmt: skip
+    points = {other.key: _points(evaluation, other.key, use.key) for other in others}
+    everything = np.concatenate(list(points.values()))
+    ends = np.array([everything.min(), everything.max()])
+    panels, seen, title = [], [], title_of(use.method)
+    for other in others:
+        outcome, of_other = _test_words(evaluation, use, other), f"{title_of(other.method)} ({other.used})"
+        across, up = f"{words(of_other)}: error (%)", f"{words(title, 18)}: error (%)"
+        panel = Panel(f"against {words(of_other, 30)}", across, up, notes=[(outcome, "ink")], square=True)
+        panel.x.most = panel.y.most = 4
+        panel.line(ends, ends, "faint", 1)
+        spots, counts = np.unique(points[other.key], axis=0, return_counts=True)
+        for count in np.unique(counts):
+            chosen = spots[counts == count].T
+            colour, _ = palette.method_look(other.method)
+            panel.points(chosen[0], chosen[1], colour, size=5 * count**0.5, opacity=0.7)
+        panels.append(panel.drawn())
+        seen.append(f"{of_other}: {outcome}")
+    caption = (
+        f"Every point is a split: upwards the error of {named(evaluation, use)}, to the right that of another method, "
+        "with the number of components (in brackets) at which it errs least under this classifier. Below the diagonal "
+        f"{title} errs less. Larger points are several splits that coincide. The numbers are splits that it wins and "
+        "loses, ties, and the p-value of the sign test for its erring less, which is of these splits only: they share "
+        "rows."
     )
+    return [Figure("splits", "Split by split", caption, panels, alt=f"Splits won and lost. {'; '.join(seen)}.")]
 
 
-def _points(evaluation: Evaluation, key: Key) -> NDArray[np.float64]:
-    """Return the reference's and the method's error in percent for each split, shape (S, 2)."""
+def _points(evaluation: Evaluation, across: Key, up: Key) -> NDArray[np.float64]:
+    """Return the errors of two cells in percent for each split, shape (S, 2)."""
     counts = evaluation.table.counts
-    return np.stack([counts[(evaluation.reference, *key[1:])].percent, counts[key].percent], axis=1)
+    return np.stack([counts[across].percent, counts[up].percent], axis=1)
 
 
-def _test_words(evaluation: Evaluation, key: Key, has_sizes: bool) -> str:
-    test = evaluation.table.sign_test(key, (evaluation.reference, *key[1:]))
-    ties = evaluation.cells[key].summary.count - test.untied
-    words = f"{test.wins} : {test.untied - test.wins}, {plural(ties, 'tie')}, {written('p', test.p_value)}"
-    return f"K = {key[1]}: {words}" if has_sizes else words
+def _test_words(evaluation: Evaluation, use: Cell, other: Cell) -> str:
+    test = evaluation.table.sign_test(use.key, other.key)
+    ties = use.summary.count - test.untied
+    return f"{test.wins} : {test.untied - test.wins}, {plural(ties, 'tie')}, {written('p', test.p_value)}"

@@ -15,7 +15,7 @@ from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import cells_table, classes_table
 from mmpca_dist.jobs.records import CompareRecord
 from mmpca_dist.pictures.frame import PagePart
-from mmpca_dist.report.error_curves import errors_part, split_errors
+from mmpca_dist.report.error_curves import error_map, errors_part, split_errors
 from mmpca_dist.report.pages import figures_of, page, write_page
 from mmpca_dist.report.signed_margins import margin_pictures
 from mmpca_dist.results.evaluation_result import EvaluationResult, evaluation_result
@@ -26,7 +26,8 @@ def parts(evaluation: Evaluation, result: EvaluationResult | None = None) -> lis
     """Return the parts of the page, in reading order: those of the result, and pictures."""
     shown: list[PagePart] = []
     for name, part in (result or evaluation_result(evaluation)).parts.items():
-        shown.append(replace(part, figures=margin_pictures(evaluation)) if name == "signed-margins" else part)
+        pictures = {"signed-margins": margin_pictures, "errors": lambda of: [error_map(of)]}.get(name, lambda _: [])
+        shown.append(replace(part, figures=pictures(evaluation)))
         if name == "answer":
             shown.append(errors_part(evaluation))
         elif name == "errors" and (splits := split_errors(evaluation)):

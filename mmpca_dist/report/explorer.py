@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from bokeh import models
 from bokeh.plotting import figure
-from matplotlib.colors import to_hex
 from numpy.typing import NDArray
 
-from mmpca_dist.pictures import drawing
-from mmpca_dist.pictures.frame import Field, Figure, Heading, Key, PagePart, Plot, PrintedTable
+from mmpca_dist.pictures.chart import key
+from mmpca_dist.pictures.frame import Field, Figure, Heading, PagePart, Plot, PrintedTable
+from mmpca_dist.pictures.palette import SHADES, place_look, ramp
 from mmpca_dist.report.sections.projections import (
+    MAX_KEYS,
     MAX_LETTERS,
-    SHADES,
     ProjectedSample,
+    class_keys,
     reach,
     separation,
     separation_words,
+    strips,
 )  # fmt: skip
 from mmpca_dist.results.figures import Figures, note_of_first, note_of_models
 
 bk: Any = models
 """Its annotations tell what models hold, not what they take."""
-MARKERS = {"o": "circle", "s": "square", "D": "diamond", "^": "triangle", "v": "inverted_triangle", "P": "plus",
-           "X": "x", "None": "dash"}  # fmt: skip
-MAX_KEYS = 20
-"""Classes with a colour and an entry in the legend; the others share one."""
-OTHERS, POSITIVE, NEGATIVE = "#8a8a8a", "#b2182b", "#2166ac"
 MAX_NUMBERS = 250_000
-"""Coordinates in a page, of all methods and components together: 1.3 MB."""
+"""Coordinates in a page, of all methods and components together: half a megabyte."""
 MAX_COMPONENTS, BARS = 16, 15
 """Components whose loadings a page holds, and loadings that have a bar."""
 LISTED, LISTED_FEATURES = 2, 6
@@ -47,9 +46,20 @@ ABOUT_LOADINGS = (
 )
 
 
-def packed(values: Any) -> str:
-    """Return numbers as the script of the page reads them: base64 of little-endian float32."""
-    return base64.b64encode(np.ascontiguousarray(values, dtype="<f4").tobytes()).decode("ascii")
+RANGES, STEPS = 5, (1 << 16) - 2
+"""Ranges of a column of numbers, each with a colour; steps between the ends of packed numbers."""
+
+
+def packed(values: NDArray[np.float64]) -> dict[str, Any]:
+    """Return numbers as the script of the page reads them: base64 of 16 bits each, between the least and the largest.
+
+    The step after the last is NaN.
+    """
+    finite = np.isfinite(values)
+    low, high = (float(values[finite].min()), float(values[finite].max())) if finite.any() else (0.0, 0.0)
+    steps = np.full(len(values), STEPS + 1, "<u2")
+    steps[finite] = np.round((values[finite] - low) / ((high - low) or 1.0) * STEPS)
+    return {"low": low, "high": high, "steps": base64.b64encode(steps.tobytes()).decode("ascii")}
 
 
 def tools(hover: Any, *selecting: Any) -> list[Any]:
@@ -75,70 +85,70 @@ def points_part(
     shown = [m for m in methods if sample is not None and m.name in sample.rows and sample.rows[m.name].shape[1]]
     if sample is None or not shown or not len(sample.codes):
         return PagePart("projection", "The rows along the components", [NO_ROWS] if methods else [])
-    keys, ranks = _keys(sample, dataset)
+    keys, ranks = class_keys(sample, dataset)
     seen, best = separation_words(sample, shown), next(iter(separation(sample, shown)))
     count = max(2, MAX_NUMBERS // (len(sample.codes) * len(shown)))
+    groups = [{"name": "class", "labels": [one.label for one in keys], "ranks": ranks.tolist()}] if keys else []
     explorer = {
         "kind": "points",
         "methods": [_explored(method, sample.rows[method.name], count, dataset) for method in shown],
         "start": [method.name for method in shown].index(best),
-        "strips": packed(_strips(ranks, len(keys) or 1)),
-        "classes": [key.label for key in keys],
-        "ranks": ranks.tolist() if keys else [],
+        "strips": packed(strips(ranks, len(keys) or 1)),
+        "groups": [*groups, *(_groups_of(name, values) for name, values in sample.columns.items())],
+        "columns": list(sample.columns),
+        "searches": len(dataset["classes"]) > MAX_KEYS and bool(keys),
         "arrows": dataset["image_shape"] is None,
+        "colours": {f"group-{i}": place_look(i)[0] for i in range(MAX_KEYS)} | {"others": "faint", "arrow": "faint"},
     }
     targets = dataset.get("targets")
-    colour = f"from dark where {targets[0]} is low to light" if targets else "coloured by its class"
+    colour = f"from blue where {targets[0]} is low to orange" if targets else "coloured by its class"
     caption = (
-        f"Each point is a row ({sample.note}), {colour}. Choose a method and two components. Point at a row to see "
-        "which it is; draw a box or a lasso to mark rows, which stay marked under other methods. Arrows (biplot) show "
-        "the features with the largest loadings."
+        f"Each point is a row ({sample.note}), {colour}. Point at a row to see which it is; draw a box or a lasso to "
+        "mark rows, which stay marked under other methods. Arrows (biplot) show the features with the largest loadings."
     )
-    caption += note_of_models(shown, "these are coordinates of the first class's model")
+    caption += f" {seen}" + note_of_models(shown, "these are coordinates of the first class's model")
     beside = f", and its values of {', '.join(sample.columns)}" if sample.columns else ""
     caption += f" The page holds of each of these rows its number, its outcome and its coordinates{beside}."
     if sample.left_out:
         caption += f" It does not hold {', '.join(sample.left_out)}; report.columns says which columns it does."
+    entries = [
+        key(one.label, one.colour, one.mark, renderers=f"group-{i}" if i < MAX_KEYS else "others")
+        for i, one in enumerate(keys)
+    ]
     plot = Plot(
         "points", "The rows along two components", caption, f"A scatter plot of {sample.note}. {seen}",
-        _points(sample, dataset, keys, ranks), keys, explorer=explorer, still=still,
+        _points(sample, dataset, bool(keys)), entries, explorer=explorer, still=still,
     )  # fmt: skip
-    return PagePart("projection", "The rows along the components", lead=[seen], plots=[plot])
+    return PagePart("projection", "The rows along the components", plots=[plot])
 
 
-def _keys(sample: ProjectedSample, dataset: Mapping[str, Any]) -> tuple[list[Key], NDArray[np.intp]]:
-    """Return the entries of the legend, and the entry of each row; none for numbers to predict."""
-    if dataset.get("targets"):
-        return [], np.zeros(len(sample.codes), np.intp)
-    names, counts = dataset["classes"], np.asarray(dataset["counts"])
-    largest = np.sort(np.argsort(-counts, kind="stable")[:MAX_KEYS])
-    colours = [to_hex(colour) for colour in drawing.class_colours(len(largest))]
-    keys = [
-        Key(f"class-{i}", str(names[code])[:MAX_LETTERS], colours[i], drawing.class_marker(i, len(largest)))
-        for i, code in enumerate(largest)
-    ]
-    if more := len(names) - len(largest):
-        keys.append(Key("others", f"{more:,} others", OTHERS))
-    ranks = np.full(len(names), len(largest))
-    ranks[largest] = np.arange(len(largest))
-    return keys, ranks[np.asarray(sample.codes)]
+def _groups_of(name: str, values: Sequence[str]) -> dict[str, Any]:
+    """Return the values of a column that colours can tell apart: the most frequent, or ranges of many numbers."""
+    try:
+        numbers = np.array([float(value) for value in values])
+    except ValueError:
+        numbers = np.array([np.nan])
+    if len(set(values)) > MAX_KEYS and np.isfinite(numbers).all():
+        edges = np.unique(np.quantile(numbers, np.arange(1, RANGES) / RANGES))
+        between = [f"{low:.4g} to {high:.4g}" for low, high in pairwise(edges)]
+        labels = [f"below {edges[0]:.4g}", *between, f"{edges[-1]:.4g} or more"]
+        return {"name": name, "labels": labels, "ranks": np.searchsorted(edges, numbers, "right").tolist()}
+    counts = Counter(values)
+    labels = [value for value, _ in counts.most_common(MAX_KEYS)]
+    places = {value: i for i, value in enumerate(labels)}
+    if more := len(counts) - len(labels):
+        labels.append(f"{more:,} others")
+    return {"name": name, "labels": labels, "ranks": [places.get(value, MAX_KEYS) for value in values]}
 
 
-def _strips(ranks: NDArray[np.intp], n_keys: int) -> NDArray[np.float64]:
-    """Return a line for each entry of the legend, the first on top, within which rows are moved apart."""
-    spread = np.random.default_rng(0).uniform(-0.35, 0.35, len(ranks))
-    return np.asarray(n_keys - 1 - ranks + spread, dtype=np.float64)
-
-
-def _points(sample: ProjectedSample, dataset: Mapping[str, Any], keys: Sequence[Key], ranks: NDArray[np.intp]) -> Any:
+def _points(sample: ProjectedSample, dataset: Mapping[str, Any], has_classes: bool) -> Any:
     m, names = len(sample.codes), dataset["classes"]
     data: dict[str, Any] = {"x": np.zeros(m, "<f4"), "y": np.zeros(m, "<f4"), "row": list(sample.numbers or range(m))}
-    if keys:
+    if has_classes:
         data["outcome"] = [str(names[code])[:MAX_LETTERS] for code in sample.codes]
     else:
         data["outcome"] = [f"{value:.6g}" for value in sample.values] or [str(code) for code in sample.codes]
-        shades = drawing.colormaps["viridis"](np.linspace(0, 1, SHADES))
-        data["colour"] = [to_hex(shades[code]) for code in sample.codes]
+        data["colour"] = [ramp(code / (SHADES - 1)) for code in sample.codes]
     tips = [("row", "@row"), (dataset["targets"][0] if "targets" in dataset else "class", "@outcome")]
     for i, (name, values) in enumerate(sample.columns.items()):
         data[f"beside{i}"] = list(values)
@@ -146,25 +156,28 @@ def _points(sample: ProjectedSample, dataset: Mapping[str, Any], keys: Sequence[
     tips += [("x", "@x{0.000}"), ("y", "@y{0.000}")]
     source = bk.ColumnDataSource(data, name="rows")
     hover, box = bk.HoverTool(tooltips=tips, point_policy="snap_to_data", attachment="horizontal"), bk.BoxSelectTool()
-    plot = blank(470, tools=tools(hover, box, bk.LassoSelectTool()), x_range=bk.Range1d(), y_range=bk.Range1d(),
+    plot = blank(430, tools=tools(hover, box, bk.LassoSelectTool()), x_range=bk.Range1d(), y_range=bk.Range1d(),
                  x_axis_label="component 1", y_axis_label="component 2")  # fmt: skip
     plot.yaxis.name = "numbers"
-    labels = {len(keys) - 1 - i: key.label[:14] for i, key in enumerate(keys)}
-    ticker = bk.FixedTicker(ticks=sorted(labels))
-    plot.add_layout(bk.LinearAxis(name="strips", ticker=ticker, major_label_overrides=labels, visible=False), "left")
+    plot.add_layout(bk.LinearAxis(name="strips", ticker=bk.FixedTicker(ticks=[]), visible=False), "left")
     look = {"source": source, "size": 6 if m > 500 else 8, "fill_alpha": 0.75, "line_color": None,
             "nonselection_fill_alpha": 0.08}  # fmt: skip
+    # The script of the page gives each group its rows.
+    looks = [("others", "circle"), *((f"group-{i}", place_look(i)[1]) for i in range(MAX_KEYS))]
     drawn = [
-        plot.scatter("x", "y", name=key.renderers, color=key.colour, marker=MARKERS[key.marker],
-                     view=bk.CDSView(filter=bk.IndexFilter(np.flatnonzero(ranks == i).tolist())), **look)
-        for i, key in sorted(enumerate(keys), key=lambda pair: pair[1].renderers != "others")
-    ] or [plot.scatter("x", "y", color="colour", **look)]  # fmt: skip
+        plot.scatter("x", "y", name=name, marker=mark, view=bk.CDSView(filter=bk.IndexFilter([])), **look)
+        for name, mark in looks
+    ]
+    if not has_classes:
+        drawn.append(plot.scatter("x", "y", name="numbers", color="colour", **look))
     hover.renderers = drawn
-    arrows = bk.ColumnDataSource({"x": [], "y": [], "x0": [], "y0": [], "name": []}, name="arrows")
-    plot.segment("x0", "y0", "x", "y", source=arrows, line_width=1.5, line_color=drawing.FAINT, name="arrow")
-    plot.scatter("x", "y", source=arrows, size=5, color=drawing.FAINT, name="arrow")
-    plot.text("x", "y", "name", source=arrows, text_font_size="12px", x_offset=4, y_offset=-3, name="arrow",
-              background_fill_color="#ffffff", background_fill_alpha=0.8)  # fmt: skip
+    for name in ("arrows", "means"):
+        marks = bk.ColumnDataSource({"x": [], "y": [], "x0": [], "y0": [], "name": []}, name=name)
+        if name == "arrows":
+            plot.segment("x0", "y0", "x", "y", source=marks, line_width=1.5, name="arrow")
+            plot.scatter("x", "y", source=marks, size=5, name="arrow")
+        plot.text("x", "y", "name", source=marks, text_font_size="12px", x_offset=4, y_offset=-3, name="words",
+                  padding=2, background_fill_alpha=0.75, text_font_style="normal" if name == "arrows" else "bold")  # fmt: skip
     return plot
 
 
@@ -183,7 +196,7 @@ def _loadings(method: Figures, dataset: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "label": method.label,
         "features": _names(dataset, features),
-        "loadings": [packed(direction[features]) for direction in directions],
+        "loadings": [packed(np.asarray(direction[features], np.float64)) for direction in directions],
     }
 
 
@@ -205,7 +218,7 @@ def loadings_part(methods: Sequence[Figures], dataset: Mapping[str, Any], first:
         return []
     bars = min(BARS, methods[0].components.shape[1])
     names = [str(i) for i in range(bars)]  # until the script of the page has names: ranges must not be empty
-    source = bk.ColumnDataSource({"name": names, "value": [1.0] * bars, "colour": [POSITIVE] * bars}, name="bars")
+    source = bk.ColumnDataSource({"name": names, "value": [1.0] * bars, "colour": ["#888888"] * bars}, name="bars")
     hover = bk.HoverTool(tooltips=[("feature", "@name"), ("weight", "@value{0.0000}")])
     plot = blank(90 + 22 * bars, tools=tools(hover), y_range=bk.FactorRange(factors=names), x_axis_label="weight")
     plot.hbar(y="name", left=0, right="value", height=0.7, source=source, fill_color="colour", line_color=None)
@@ -213,7 +226,6 @@ def loadings_part(methods: Sequence[Figures], dataset: Mapping[str, Any], first:
         "kind": "loadings",
         "start": next((i for i, method in enumerate(shown) if method.label == first), 0),
         "methods": [_loadings(method, dataset) for method in shown],
-        "colours": [POSITIVE, NEGATIVE],
         "bars": bars,
     }
     columns = [Heading("method", "head"), Heading("component", "number"), Heading("largest weights")]

@@ -60,7 +60,39 @@
   }
 
   // Plots.
-  const numbers = (text) => new Float32Array(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
+  const numbers = ({ low, high, steps }) => {
+    const packed = new Uint16Array(Uint8Array.from(atob(steps), (c) => c.charCodeAt(0)).buffer);
+    return Float64Array.from(packed, (step) => (step === 65535 ? NaN : low + (high - low) * (step / 65534)));
+  };
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  // Plots have the colours of the page; those of renderers are named by the explorer.
+  const paint = (plot, names) => {
+    const [ink, faint, line, paper] = ["ink", "faint", "line", "paper"].map(css);
+    for (const axis of [...plot.below, ...plot.left]) {
+      axis.setv({ axis_label_text_color: ink, major_label_text_color: ink, axis_line_color: faint, major_tick_line_color: faint, minor_tick_line_color: null });
+    }
+    for (const grid of plot.center) if ("grid_line_color" in grid) grid.grid_line_color = line;
+    for (const each of plot.renderers) {
+      const colour = names[each.name] ? css(names[each.name]) : null;
+      if (each.name === "words") each.glyph.setv({ text_color: { value: ink }, background_fill_color: { value: paper } });
+      for (const glyph of colour ? [each.glyph, each.nonselection_glyph] : []) {
+        for (const kind of ["fill_color", "line_color"]) {
+          if (glyph?.[kind]?.value != null || (kind === "fill_color" && glyph?.[kind] && !glyph[kind].field)) glyph[kind] = { value: colour };
+        }
+      }
+    }
+  };
+  const MARKS = ["circle", "triangle", "square", "diamond"];
+  const mark = (place) => {  // as `swatch` in chart.py
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg"), path = document.createElementNS(svg.namespaceURI, "path");
+    const shapes = { circle: "M7 6a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z", triangle: "M11 1.4l4.4 8h-8.8z", square: "M7.4 2.4h7.2v7.2h-7.2z", diamond: "M11 1l5 5l-5 5l-5-5z" };
+    svg.setAttribute("viewBox", "0 0 22 12");
+    path.setAttribute("d", shapes[MARKS[Math.floor(place / 7) % 4]]);
+    path.setAttribute("fill", "currentColor");
+    path.setAttribute("class", place < 20 ? `c${place % 7}` : "faint");
+    svg.append(path);
+    return svg;
+  };
   const select = (label, options, change) => {
     const chosen = make("select", { onchange: change });
     const fill = (entries, value) => {
@@ -82,41 +114,93 @@
   const record = (data) => (data instanceof Map ? Object.fromEntries(data) : data);
 
   const kinds = {
-    points(plot, doc, data, controls, status) {
-      const rows = doc.get_model_by_name("rows"), arrows = doc.get_model_by_name("arrows");
-      const strips = numbers(data.strips);
+    points(plot, doc, data, controls, status, block) {
+      const [rows, arrows, means] = ["rows", "arrows", "means"].map((name) => doc.get_model_by_name(name));
+      const strips = numbers(data.strips), legend = block.querySelector(".legend"), ALONE = { name: "class", labels: [], ranks: [] };
       let wanted = [0, 1];  // what was chosen last: a method with fewer components may not have it
+      let group = data.groups[0] ?? ALONE;
       const choose = () => { wanted = [x.chosen.value, y.chosen.value]; draw(); };
       const method = select("Method", data.methods.map((each, i) => [i, each.label]), () => { fill(); draw(); });
       const x = select("Across", [], choose), y = select("Up", [], choose);
       const biplot = make("input", { type: "checkbox", checked: data.arrows, onchange: () => draw() });
+      const colour = select("Colour", data.groups.map((each, i) => [i, each.name]), () => regroup(data.groups[colour.chosen.value]));
+      const outcome = (row) => record(rows.data).outcome[row];
+      const outcomes = [...new Set(record(rows.data).outcome)];
+      const names = make("datalist", { id: "classes" }, ...(data.searches ? outcomes : []).map((value) => make("option", { value })));
+      const search = make("input", { type: "search", placeholder: "a class alone", oninput: () => {
+        const found = outcomes.includes(search.value);
+        if (found) regroup({ name: "class", labels: [search.value, "others"], ranks: [...strips.keys()].map((row) => (outcome(row) === search.value ? 0 : 20)) });
+        else if (!search.value) regroup(data.groups[0]);
+      } });
+      search.setAttribute("list", "classes");
+      search.setAttribute("aria-label", "Show a class alone");
+      const place = (rank) => (rank < 20 ? `group-${rank}` : "others");
+      const regroup = (chosen) => {
+        group = chosen;
+        const members = new Map();
+        group.ranks.forEach((rank, row) => (members.get(place(rank)) ?? members.set(place(rank), []).get(place(rank))).push(row));
+        for (const each of plot.renderers) {
+          if (!/^(group-|others)/.test(each.name ?? "")) continue;
+          each.view.filter.indices = members.get(each.name) ?? [];
+          each.visible = true;
+        }
+        for (const old of all("label", legend)) old.remove();
+        group.labels.forEach((label, i) => {
+          const box = make("input", { type: "checkbox", checked: true, onchange: () => { show(); draw(); } });
+          box.dataset.renderers = place(i);
+          legend.insertBefore(make("label", {}, box, mark(i), make("bdi", { textContent: label })), legend.querySelector("button"));
+        });
+        legend.querySelector("legend").textContent = group.name === "class" ? "Classes" : group.name;
+        legend.hidden = !group.labels.length;
+        const ticks = Object.fromEntries(group.labels.map((label, i) => [group.labels.length - 1 - i, label.slice(0, 14)]));
+        doc.get_model_by_name("strips").setv({ ticker: doc.get_model_by_name("strips").ticker, major_label_overrides: new Map(Object.entries(ticks).map(([at, label]) => [Number(at), label])) });
+        doc.get_model_by_name("strips").ticker.ticks = Object.keys(ticks).map(Number);
+        draw();
+      };
       const fill = () => {
         const options = components(data.methods[method.chosen.value].coordinates.length);
-        const has_classes = data.ranks.length > 0;
+        const has_classes = data.groups[0]?.name === "class";
         x.fill(options, wanted[0]);
         y.fill(has_classes ? [...options, ["class", "class"]] : options, wanted[1]);
         if (options.length === 1 && has_classes) y.chosen.value = "class";
       };
-      const show = (range, low, high) => {
+      const show = () => {
+        for (const box of all("input", legend)) for (const each of plot.renderers) if (each.name === box.dataset.renderers) each.visible = box.checked;
+      };
+      const range = (of, low, high) => {
         const margin = 0.04 * (high - low) || 1;
-        range.setv({ start: low - margin, end: high + margin, reset_start: low - margin, reset_end: high + margin });
+        of.setv({ start: low - margin, end: high + margin, reset_start: low - margin, reset_end: high + margin });
       };
       const draw = () => {
         const one = data.methods[method.chosen.value], [i, j] = [x.chosen.value, y.chosen.value];
         const by_class = j === "class", across = numbers(one.coordinates[i]);
         const up = by_class ? strips : numbers(one.coordinates[j]);
-        const [low, high] = by_class ? [-0.5, data.classes.length - 0.5] : one.ranges[j];
+        const [low, high] = by_class ? [-0.5, data.groups[0].labels.length - 0.5] : one.ranges[j];
         rows.data = { ...record(rows.data), x: across, y: up };
-        show(plot.x_range, ...one.ranges[i]);
-        show(plot.y_range, low, high);
+        range(plot.x_range, ...one.ranges[i]);
+        range(plot.y_range, low, high);
         plot.below[0].axis_label = `${one.label}: component ${Number(i) + 1}`;
         doc.get_model_by_name("numbers").setv({ visible: !by_class, axis_label: `component ${Number(j) + 1}` });
         doc.get_model_by_name("strips").visible = by_class;
         arrows.data = biplot.checked && !by_class ? vectors(one, i, j, across, up) : NONE;
+        means.data = by_class || group.labels.length < 2 ? NONE : middles(across, up, one.ranges[i], [low, high]);
         tell();
       };
       const NONE = { x: [], y: [], x0: [], y0: [], name: [] };
       const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+      const hidden = () => new Set(all("input:not(:checked)", legend).map((box) => box.dataset.renderers));
+      // Labels at the means of groups, those that would cover an earlier one left out.
+      const middles = (across, up, [left, right], [low, high]) => {
+        const off = hidden(), found = [];
+        group.labels.forEach((label, i) => {
+          const members = off.has(place(i)) || i >= 20 ? [] : [...group.ranks.keys()].filter((row) => group.ranks[row] === i && Number.isFinite(across[row] + up[row]));
+          if (!members.length) return;
+          const at = { x: mean(members.map((row) => across[row])), y: mean(members.map((row) => up[row])), name: label.slice(0, 14) };
+          const wide = 0.012 * (right - left);
+          if (!found.some((other) => Math.abs(other.x - at.x) < wide * Math.max(at.name.length, 3) && Math.abs(other.y - at.y) < 0.05 * (high - low))) found.push(at);
+        });
+        return Object.fromEntries(Object.keys(NONE).map((key) => [key, found.map((one) => one[key] ?? 0)]));
+      };
       const vectors = (one, i, j, across, up) => {
         const [a, b] = [one.loadings[i], one.loadings[j]].map((text) => (text ? numbers(text) : null));
         if (!a || !b) return NONE;
@@ -139,23 +223,28 @@
         const { x: across, y: up } = record(rows.data);
         const [h, v] = [plot.x_range, plot.y_range];
         const outside = [...across].filter((a, i) => a < h.reset_start || a > h.reset_end || up[i] < v.reset_start || up[i] > v.reset_end);
-        const classes = new Map();
-        for (const row of data.ranks.length ? chosen : []) {
-          classes.set(data.ranks[row], (classes.get(data.ranks[row]) ?? 0) + 1);
-        }
-        const named = [...classes].sort((p, q) => q[1] - p[1]).map(([rank, count]) => `${data.classes[rank]} ${count}`);
+        const counts = new Map();
+        for (const row of group.labels.length ? chosen : []) counts.set(group.ranks[row], (counts.get(group.ranks[row]) ?? 0) + 1);
+        const named = [...counts].sort((p, q) => q[1] - p[1]).map(([rank, count]) => `${group.labels[Math.min(rank, group.labels.length - 1)]} ${count}`);
         const far = outside.length ? `${counted(outside.length, "row")} far outside: zoom out to see. ` : "";
         status.textContent = far + (chosen.length ? `${counted(chosen.length, "row")} marked${named.length ? `: ${named.join(", ")}` : ""}.` : "");
+        save.hidden = !chosen.length;
       };
+      const save = button("Download marked rows", () => {
+        const at = record(rows.data), beside = data.columns.map((_, i) => `beside${i}`);
+        const heads = ["row", "outcome", ...data.columns, plot.below[0].axis_label, doc.get_model_by_name("numbers").axis_label];
+        const lines = rows.selected.indices.map((row) => ["row", "outcome", ...beside, "x", "y"].map((name) => quoted(String(at[name][row]))).join(","));
+        download("marked rows", [heads.map(quoted).join(","), ...lines].join("\r\n"));
+      });
       rows.selected.properties.indices.change.connect(tell);
       controls.append(
-        method.element, x.element, y.element, make("label", {}, biplot, " Biplot"),
-        button("Zoom in", () => zoom(plot, 0.7)), button("Zoom out", () => zoom(plot, 1 / 0.7)),
-        button("Reset", () => { rows.selected.indices = []; draw(); }),
+        method.element, x.element, y.element, ...(data.groups.length > 1 ? [colour.element] : []), ...(data.searches ? [search, names] : []),
+        make("label", {}, biplot, " Biplot"), button("Zoom in", () => zoom(plot, 0.7)), button("Zoom out", () => zoom(plot, 1 / 0.7)),
+        button("Reset", () => { rows.selected.indices = []; draw(); }), save,
       );
       method.chosen.value = data.start;
       fill();
-      draw();
+      regroup(group);
     },
     loadings(plot, doc, data, controls) {
       const bars = doc.get_model_by_name("bars");
@@ -167,39 +256,44 @@
         const order = [...weights.keys()].sort((p, q) => Math.abs(weights[q]) - Math.abs(weights[p])).slice(0, data.bars);
         const name = order.map((f) => one.features[f]), value = order.map((f) => weights[f]);
         plot.y_range.factors = [...name].reverse();
-        bars.data = { name, value, colour: value.map((v) => data.colours[v > 0 ? 0 : 1]) };
+        bars.data = { name, value, colour: value.map((v) => css(v > 0 ? "positive" : "negative")) };
       };
       controls.append(method.element, component.element);
       method.chosen.value = data.start;
       fill();
       draw();
+      return draw;
     },
     curves(plot, doc, data, controls) {
       const draw = () => data.curves[classifier.chosen.value].forEach((curve, i) => {
-        const source = doc.get_model_by_name(`curve-${i}`);
-        source.data = { ...record(source.data), ...curve };
+        const source = doc.get_model_by_name(`curve-${i}`), own = css(data.colours[`method-${i}`]);
+        source.data = { ...record(source.data), ...curve, fill: curve.full.map((full) => (full ? own : css("paper"))) };
       });
       const classifier = select("Classifier", data.classifiers.map((name, i) => [i, name]), draw);
       controls.append(classifier.element);
       classifier.chosen.value = data.start;
       draw();
+      return draw;
     },
   };
 
   if (window.Bokeh) Bokeh.set_log_level("warn");
   for (const script of all("script[data-plot]")) {
     const { item, explorer } = JSON.parse(script.textContent);
-    const block = script.closest(".plot");
+    const block = script.closest(".plot"), legend = block.querySelector(".legend");
     Bokeh.embed.embed_item(item).then((views) => {
-      const plot = [...views][0].model, doc = plot.document;
-      kinds[explorer.kind]?.(plot, doc, explorer, block.querySelector(".controls"), block.querySelector(".status"));
-      const boxes = all("input[data-renderers]", block);
+      const plot = [...views][0].model, doc = plot.document, boxes = () => all("input[data-renderers]", legend);
       const filter = () => {
-        for (const box of boxes) for (const each of plot.renderers) if (each.name === box.dataset.renderers) each.visible = box.checked;
+        for (const box of boxes()) for (const each of plot.renderers) if (each.name === box.dataset.renderers) each.visible = box.checked;
       };
-      for (const box of boxes) box.onchange = filter;
-      const every = (checked) => () => { for (const box of boxes) box.checked = checked; filter(); };
-      block.querySelector(".legend")?.append(button("All", every(true)), button("None", every(false)));
+      const every = (checked) => () => { for (const box of boxes()) { box.checked = checked; box.onchange(); } };
+      for (const box of boxes()) box.onchange = filter;
+      legend.append(button("All", every(true)), button("None", every(false)));
+      const [controls, status] = [".controls", ".status"].map((name) => block.querySelector(name));
+      const again = kinds[explorer.kind]?.(plot, doc, explorer, controls, status, block);
+      const dress = () => { paint(plot, explorer.colours ?? {}); again?.(); };
+      matchMedia("(prefers-color-scheme: dark)").addEventListener("change", dress);
+      dress();
       block.dataset.ready = "yes";
     });
   }
@@ -207,6 +301,6 @@
 
   // Paper shows tables that are folded away.
   let folded = [];
-  addEventListener("beforeprint", () => { for (const one of folded = all("details:not([open], .config)")) one.open = true; });
+  addEventListener("beforeprint", () => { for (const one of folded = all("main > details:not([open]), div > details:not([open])")) one.open = true; });
   addEventListener("afterprint", () => { for (const one of folded) one.open = false; });
 })();

@@ -14,9 +14,12 @@ from typing import Any
 import jinja2
 from bokeh.core.types import ID
 from bokeh.embed import json_item
+from markupsafe import Markup
 
 from mmpca_dist.jobs.records import ReportRecord
+from mmpca_dist.pictures.chart import STYLE, svg_file
 from mmpca_dist.pictures.frame import Figure, Heading, PagePart, Plot, PrintedTable
+from mmpca_dist.pictures.palette import style
 from mmpca_dist.results.dataset_tables import stages_part, table_parts
 from mmpca_dist.results.forms import written
 from mmpca_dist.results.result import CONFIG
@@ -28,14 +31,15 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\uff
 
 def page(
     about: str, results: Any, parts: Sequence[PagePart], facts: Mapping[str, int], *,
-    opens_classes: bool = True, intro: Sequence[str] = (), dask_page: bool = False,
+    opens_classes: bool = True, answer: PagePart | None = None, dask_page: bool = False,
 ) -> str:  # fmt: skip
     """Return a page as one HTML document.
 
     Its title is what the page is ``about``, a run or an evaluation, and that of the data set. ``results`` have what all
     pages show: ``dataset``, ``notes``, ``stages`` (their seconds), ``config_yaml`` and ``versions``. ``facts`` are
-    numbers in addition to those of the data set, with their units, and ``intro`` sentences below the title. Where it
-    ``opens_classes``, few of them are listed openly. ``dask_page`` says whether Dask's own report lies beside it.
+    numbers in addition to those of the data set, with their units, and the ``answer`` sentences and commands below the
+    title. Where it ``opens_classes``, few of them are listed openly. ``dask_page`` says whether Dask's own report lies
+    beside it.
     """
     dataset, stages = results.dataset, results.stages
     plots = [plot for part in parts for plot in part.plots]
@@ -51,19 +55,33 @@ def page(
         title=str(dataset["uri"]).rstrip("/").rsplit("/", 1)[-1] or str(dataset["uri"]),
         about=about,
         dataset=dataset,
-        facts=facts,
+        facts=[*_facts(dataset, facts), (written("time", sum(stages.values())), "in all stages")],
+        colours=Markup(style() + STYLE),  # noqa: S704 - no text of data
         notes=results.notes,
-        intro=intro,
+        answer=answer or PagePart("", ""),
         parts=[*parts, *table_parts(dataset, opens_classes), stages_part(stages)],
         payloads={plot.name: _payload(plot) for plot in plots},
         scripts=[*([_script("bokeh")] if plots else []), _script("page")],
-        seconds=written("time", sum(stages.values())),
         config=results.config_yaml,
         dask_page=dask_page,
         versions=PrintedTable(
             [Heading("library"), Heading("version")], list(results.versions.items()), "Versions", opens=False
         ),
     )
+
+
+def _facts(dataset: Mapping[str, Any], others: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return the numbers of a data set and others, with what they count."""
+    stored, dtype = dataset.get("stored"), dataset.get("dtype")
+    made = f" that row maps make of {stored['n_features']:,} columns" if stored else ""
+    outcome = ("to predict", len(dataset["targets"])) if "targets" in dataset else ("classes", len(dataset["classes"]))
+    counts = {
+        "rows": dataset["n_rows"],
+        f"features{made}{f' ({dtype})' if dtype else ''}": dataset["n_features"],
+        outcome[0]: outcome[1],
+        **{words if number == 1 else f"{words}s": number for words, number in others.items()},
+    }
+    return [(f"{number:,}", words) for words, number in counts.items()]
 
 
 @cache
@@ -98,15 +116,15 @@ def _renumbered(value: Any, name: str, known: dict[str, str]) -> Any:
 
 def write_page(folder: str, html: str, figures: Sequence[Figure], config: str) -> ReportRecord:
     """Write ``report/index.html``, the pictures and the configuration below a folder, and return where they are."""
-    outputs = ["report/index.html", *(f"report/{figure.name}.png" for figure in figures)]
+    outputs = ["report/index.html", *(f"report/{figure.name}.svg" for figure in figures)]
     urls = [storage.join(folder, path) for path in outputs]
-    for url, content in zip(urls, [html.encode(), *(figure.png for figure in figures)], strict=True):
+    for url, content in zip(urls, [html.encode(), *map(svg_file, figures)], strict=True):
         storage.write_bytes(url, content)
     storage.write_bytes(storage.join(folder, CONFIG), config.encode())
     return {
         "html": urls[0],
         "figures": [
-            {"name": figure.name, "title": figure.title, "caption": figure.caption, "png": url}
+            {"name": figure.name, "title": figure.title, "caption": figure.caption, "svg": url}
             for figure, url in zip(figures, urls[1:], strict=True)
         ],
         "outputs": [*outputs, CONFIG],

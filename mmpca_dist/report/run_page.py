@@ -11,7 +11,7 @@ from mmpca_dist.pictures.frame import Figure, PagePart, ReportSection
 from mmpca_dist.registry import Registry
 from mmpca_dist.report.explorer import loadings_part, points_part
 from mmpca_dist.report.pages import page, write_page
-from mmpca_dist.report.sections.projections import PROJECTION
+from mmpca_dist.report.sections.projections import PROJECTION, answer_words
 from mmpca_dist.results.figures import ABOUT_METHODS, Figures, eigenvalue_tables
 from mmpca_dist.results.run_result import RunResult, SolvedRun, result_of
 
@@ -63,21 +63,25 @@ def figures(contents: RunResult) -> list[Figure]:
 def render(contents: RunResult, figures: list[Figure]) -> str:
     """Return the report as one HTML document, with pictures in the order in which they are to appear."""
     chosen = [contents.how_chosen] if contents.how_chosen else []
-    methods, dataset = contents.methods, contents.dataset
+    methods, dataset, sample = contents.methods, contents.dataset, contents.data.get(PROJECTION.name)
     projected = [method for method in methods if PROJECTION.name in method.method.sections]
     still = next((figure for figure in figures if figure.name == PROJECTION.name), None)
-    points = points_part(projected, contents.data.get(PROJECTION.name), dataset, still)
+    points = points_part(projected, sample, dataset, still)
     shown = points.plots[0].explorer if points.plots else {}
     first = shown["methods"][shown["start"]]["label"] if shown else ""
     pictures = [figure for figure in figures if figure is not still or not points.plots]
     (about, tables), commands = eigenvalue_tables(methods), contents.next_with(first)
+    asked = {what: text for what, text in commands.items() if text.startswith("mmpca evaluate")}
+    others = {what: text for what, text in commands.items() if what not in asked}
     parts = [
         *([points] if projected else []),
         *loadings_part(methods, dataset, first),
-        *([PagePart("next", "What to type next", commands=commands)] if commands else []),
+        *([PagePart("next", "What to type next", commands=others)] if others else []),
         PagePart("methods", "Methods", [ABOUT_METHODS, *chosen], tables=[contents.table]),
         *(PagePart(figure.name, figure.title, figures=[figure]) for figure in pictures),
         *([PagePart("eigenvalues", "Eigenvalues", [about], tables=tables)] if tables else []),
         *(PagePart(one.key, one.about, tables=[one]) for one in contents.certificates),
     ]
-    return page("Run", contents, parts, {"method": len(methods)}, intro=[contents.intro], dask_page=contents.dask_page)
+    lead = [answer_words(sample, projected)] if sample is not None and shown else [contents.intro]
+    answer = PagePart("answer", "", lead=lead, commands=asked)
+    return page("Run", contents, parts, {"method": len(methods)}, answer=answer, dask_page=contents.dask_page)

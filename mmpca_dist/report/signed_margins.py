@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import plural
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Key
 from mmpca_dist.methods.base.registry import title_of
-from mmpca_dist.pictures import drawing
-from mmpca_dist.pictures.drawing import BEFORE, FEW_COLOURS, INK, plain
+from mmpca_dist.pictures.chart import Axis, Panel, key, percent, words
 from mmpca_dist.pictures.frame import Figure
-from mmpca_dist.report.error_curves import MAX_DRAWN, drawn_sizes
+from mmpca_dist.report.error_curves import drawn_sizes
 from mmpca_dist.results.answer import label
 from mmpca_dist.results.error_tables import SignedMargins, signed_margins
 from mmpca_dist.results.forms import written
 
-AFTER = FEW_COLOURS[:MAX_DRAWN]
+AFTER = ("c0", "c1")
 BARS = 48
 TALLEST = 2.2
 """Outlines are cut at so many times the height of the highest bar of the original columns."""
@@ -39,11 +35,11 @@ def _picture(
 ) -> Figure | None:
     """Return a panel for each method with margins under a classifier; None without any."""
     sizes, own_units = drawn_sizes(evaluation, classifier), evaluation.own_units
-    before = next(margins for key, margins in margins_of.items() if key[0] == "" and key[2] == classifier)
+    before = next(margins for of, margins in margins_of.items() if of[0] == "" and of[2] == classifier)
     after: dict[str, list[SignedMargins]] = {}
     for method in evaluation.reducing:
         keys = [(method, size, classifier) for size in sizes]
-        if margins := [margins_of[key] for key in keys if key in margins_of]:
+        if margins := [margins_of[one] for one in keys if one in margins_of]:
             after[method] = margins
     if not after:
         return None
@@ -52,19 +48,25 @@ def _picture(
     grey = before.shares(edges)
     highest = max(float(shares.max()) for shares in [grey, *(margins.shares(edges) for margins in comparable)])
     top = 1.06 * min(highest, TALLEST * float(grey.max()))
-    sheet, panels = drawing.panel_grid(len(after), 2.2)
-    for panel, (method, margins) in zip(panels, after.items(), strict=True):
+    panels = []
+    for method, margins in after.items():
+        panel = Panel(words(title_of(method)), "signed distance", "share of rows", 180)
+        panel.y = Axis(0, format=percent, most=4)
+        own = edges
         if method in own_units:
-            _outlines(panel, margins, _edges(margins, None), sizes)
+            own = _edges(margins, None)
         else:
-            panel.stairs(grey, edges, fill=True, color=BEFORE, label="original columns")
-            _outlines(panel, margins, edges, sizes)
-            panel.set_ylim(0, top)
-        panel.axvline(0, color=INK, linewidth=0.8)
-        drawing.shares_of_distances(panel)
-        drawing.dress(panel, plain(title_of(method)), "signed distance", "share of rows", outer=True)
-    handles = {text: line for panel in panels for line, text in zip(*panel.get_legend_handles_labels(), strict=True)}
-    drawing.legend_below(sheet, list(handles.values()), list(handles))
+            panel.steps(edges, grey, "before", fill=True)
+            panel.y.high = top
+        panel.x.low, panel.x.high = float(own[0]), float(own[-1])
+        panel.rule("ink", x=0)
+        for one in margins:
+            colour = AFTER[sizes.index(one.n_components)]
+            panel.steps(own, one.shares(own), colour)
+            panel.rule(colour, x=one.median, dash="dashed")
+        panels.append(panel.drawn())
+    entries = [key("original columns", "before")]
+    entries += [key(plural(size, "component"), AFTER[i], dash="") for i, size in enumerate(sizes)]
     title = f"Margins: {label(evaluation, classifier)}"
     caption = _caption(evaluation, list(after), sizes)
     medians = ", ".join(
@@ -72,16 +74,7 @@ def _picture(
     )
     original = written("margin", before.median)
     seen = f"Median signed distances: original columns {original}, {medians}, with {sizes[-1]} components."
-    return drawing.figure(f"signed-margins-{number}", title, caption, sheet, seen)
-
-
-def _outlines(panel: Axes, drawn: list[SignedMargins], edges: NDArray[np.float64], sizes: Sequence[int]) -> None:
-    for margins in drawn:
-        colour = AFTER[sizes.index(margins.n_components) % len(AFTER)]
-        count = plural(margins.n_components, "component")
-        panel.stairs(margins.shares(edges), edges, color=colour, linewidth=1.4, baseline=None, label=count)
-        panel.axvline(margins.median, color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
-    panel.set_xlim(edges[0], edges[-1])
+    return Figure(f"signed-margins-{number}", title, caption, panels, entries, seen)
 
 
 def _edges(drawn: list[SignedMargins], before: SignedMargins | None) -> NDArray[np.float64]:

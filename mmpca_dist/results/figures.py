@@ -15,6 +15,7 @@ from mmpca_dist.jobs.finished_runs import LEADING
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.solution import IMPRECISE
+from mmpca_dist.pictures.chart import words
 from mmpca_dist.pictures.frame import Field, Heading, PrintedTable
 from mmpca_dist.results.forms import DASH, written
 
@@ -122,10 +123,7 @@ class Figures:
         """The title, with the class of the first model where there are several."""
         if not self.models:
             return self.title
-        from mmpca_dist.pictures.drawing import plain  # what draws nothing needs no matplotlib
-
-        # Short and in letters that can be drawn; not escaped.
-        return f"{self.title} class {plain(self.models[0], 'no. 0', 12)}".replace(r"\$", "$")
+        return f"{self.title} class {words(self.models[0], 12, 'no. 0')}"
 
     def directions(self, first: int) -> NDArray:
         """Return the first components of ``leading``, scaled to length one, shape (<= first, d)."""

@@ -7,23 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
-from mmpca_dist.pictures import drawing
-from mmpca_dist.pictures.drawing import FEW_COLOURS, INK, plain
-from mmpca_dist.pictures.frame import Figure, ReportSection
+from mmpca_dist.pictures.chart import Axis, Panel, distinct, key, words
+from mmpca_dist.pictures.frame import Drawn, Figure, ReportSection
+from mmpca_dist.pictures.palette import COLOURS, place_look
 
 MAX_PANELS = 12
 """Models that have a panel each, the first ones."""
 LEAST = 1e-3
 """Squared lengths below this share of the noise variance are drawn at it."""
-MAX_NAMED = len(FEW_COLOURS) - 1
-"""Models whose lines have names: black is the mean."""
-BEHIND = "#9ecae1"
-"""Colour of lines behind their mean."""
+MAX_NAMED = COLOURS
+"""Models whose lines have names."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +54,7 @@ class Evidence:
     @property
     def names(self) -> list[str]:
         """Names of the models, as pictures write them."""
-        return drawing.distinct(self.classes, 18)
+        return distinct(self.classes, 18)
 
 
 def _data(run: Any, methods: Sequence[Any]) -> list[Evidence]:
@@ -72,54 +67,46 @@ def evidence(_: Sequence[Any], fitted: Sequence[Evidence], __: Mapping[str, Any]
 
 
 def _bounds(fitted: Sequence[Evidence]) -> Figure:
-    sheet, panels = drawing.panel_grid(len(fitted), 2.9)
-    for panel, method in zip(panels, fitted, strict=True):
-        _lines(panel, method)
-        panel.set_xscale("log")  # most of the bound is gained in the first few sweeps
-        panel.yaxis.set_major_locator(MaxNLocator(nbins=5))
-        _plain_numbers(panel.xaxis)
-        drawing.dress(panel, plain(method.title), "sweep", "evidence bound, nats a row")
-    several = next((panel for panel, method in zip(panels, fitted, strict=True) if method.classes), None)
-    if several is not None:  # all methods of a run are of the same classes
-        drawing.legend_below(sheet, *several.get_legend_handles_labels())
+    panels = [_lines(method) for method in fitted]
+    several = next(
+        (method for method in fitted if method.classes), None
+    )  # all methods of a run are of the same classes
+    keys = []
+    if several is not None:
+        named = [key(name, *_look(several, i), "") for i, name in enumerate(several.names)]
+        keys = [*(named if len(named) <= MAX_NAMED else [key("a class against the rest", "before", dash="")]),
+                key("mean", "ink", "circle", "")]  # fmt: skip
     caption = (
         "The fit maximizes a lower bound on the log evidence of the rows, which no sweep over them lowers; here it is "
         "divided by the number of rows. Where the curve is flat, more sweeps would change little. A late bump is often "
         "a component that is being switched off."
     )
     if any(method.classes for method in fitted):
-        caption += " Each class has a model against the rest; their mean is black."
-    return drawing.figure("evidence", "How the evidence rose with every sweep", caption, sheet)
+        caption += " Each class has a model against the rest; their mean has the colour of the text."
+    return Figure("evidence", "How the evidence rose with every sweep", caption, panels, keys)
 
 
-def _lines(panel: Axes, method: Evidence) -> None:
-    """Draw the bounds of each model, and their mean where there are several; of many, thin lines without names."""
-    sweeps, names, many = np.arange(1, len(method.bounds) + 1), method.names or [""], len(method.classes) > MAX_NAMED
-    for i, name in enumerate(names):
-        colour, label = FEW_COLOURS[i % len(FEW_COLOURS)], name
-        if many:
-            colour, label = BEHIND, "a class against the rest" if i == 0 else ""
-        panel.plot(
-            sweeps, method.bounds[:, i], color=colour, linewidth=0.7 if many else 1.5, label=label or None,
-            marker="" if many else ".",
-        )  # fmt: skip
-    if method.classes:
-        panel.plot(sweeps, method.bounds.mean(axis=1), color=INK, linewidth=1.4, label="mean", marker=".")
+def _look(method: Evidence, model: int) -> tuple[str, str]:
+    return place_look(model) if len(method.classes) <= MAX_NAMED else ("before", "")
 
 
-def _plain_numbers(axis: Axis) -> None:
-    """Label the powers of ten of a logarithmic axis, without formulas."""
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
+def _lines(method: Evidence) -> Drawn:
+    """Return the bounds of each model, and their mean where there are several."""
+    sweeps, many = np.arange(1, len(method.bounds) + 1), len(method.classes) > MAX_NAMED
+    # Most of the bound is gained in the first few sweeps.
+    panel = Panel(words(method.title), "sweep", "evidence bound, nats a row", 230, x=Axis(log=True))
+    curves = [(method.bounds[:, i], *_look(method, i)) for i in range(method.bounds.shape[1])]
+    curves += [(method.bounds.mean(axis=1), "ink", "circle")] if method.classes else []
+    for values, colour, mark in curves:
+        panel.line(sweeps, values, colour, 0.7 if many and colour != "ink" else 1.5)
+        if mark:
+            panel.points(sweeps, values, colour, mark, 4)
+    return panel.drawn()
 
 
 def _relevance(fitted: Sequence[Evidence]) -> Figure:
     models = [(method, i) for method in fitted for i in range(len(method.squares))]
-    sheet, panels = drawing.panel_grid(min(len(models), MAX_PANELS), 2.4)
-    for panel, (method, i) in zip(panels, models, strict=False):
-        _squares(panel, method, i)
-        title = plain(method.title) if not method.classes else f"{plain(method.title)}: {method.names[i]}"
-        drawing.dress(panel, title, "component", "squared length", outer=True)
+    panels = [_squares(method, i) for method, i in models[:MAX_PANELS]]
     caption = (
         "The loadings of each component have a precision of their own, r, which the fit learns: where a component "
         "explains too little, r grows, its loadings shrink towards zero, and it is switched off (automatic relevance "
@@ -132,25 +119,22 @@ def _relevance(fitted: Sequence[Evidence]) -> Figure:
     for method in fitted:
         off = np.count_nonzero(method.switched_off)
         caption += f" {method.title} has switched off {off} of {method.switched_off.size} components."
-    return drawing.figure("relevance", "How relevant each component is", caption, sheet)
+    return Figure("relevance", "How relevant each component is", caption, panels)
 
 
-def _squares(panel: Axes, method: Evidence, model: int) -> None:
-    """Draw the squared lengths of a model's loadings and the noise, on an axis that all models of the method share."""
+def _squares(method: Evidence, model: int) -> Drawn:
+    """Return the squared lengths of a model's loadings and the noise, on an axis that models of a method share."""
     levels = np.maximum(method.squares, LEAST * method.noise[:, None])
     numbers, ends = np.arange(1, levels.shape[1] + 1), [*method.noise, levels.min(), levels.max()]
+    title = f"{words(method.title)}: {method.names[model]}" if method.classes else words(method.title)
+    panel = Panel(
+        title, "component", "squared length", x=Axis(whole=True), y=Axis(min(ends) / 2, 2 * max(ends), log=True)
+    )
     off = method.switched_off[model]
-    for chosen, face in ((~off, FEW_COLOURS[0]), (off, "white")):
-        panel.plot(
-            numbers[chosen], levels[model][chosen], "o", markersize=5 if len(numbers) <= 20 else 3,
-            markerfacecolor=face, markeredgecolor=FEW_COLOURS[0],
-        )  # fmt: skip
-    panel.axhline(method.noise[model], color=INK, linewidth=1, linestyle="--")
-    panel.set_yscale("log")
-    panel.set_ylim(min(ends) / 2, 2 * max(ends))
-    panel.yaxis.set_major_locator(LogLocator(numticks=6))
-    _plain_numbers(panel.yaxis)
-    drawing.whole_numbers(panel, len(numbers))
+    for chosen, hollow in ((~off, False), (off, True)):
+        panel.points(numbers[chosen], levels[model][chosen], "c0", "circle", 7 if len(numbers) <= 20 else 4, hollow)
+    panel.rule("ink", y=float(method.noise[model]), dash="dashed")
+    return panel.drawn()
 
 
 EVIDENCE = ReportSection("evidence", 55, evidence, _data)

@@ -7,19 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure as Sheet
 from numpy.typing import NDArray
 
-from mmpca_dist.pictures import drawing
-from mmpca_dist.pictures.drawing import PAGE_WIDTH, plain
-from mmpca_dist.pictures.frame import Figure, ReportSection
-from mmpca_dist.pictures.mosaic import coefficient_images
+from mmpca_dist.pictures.chart import Axis, Panel, distinct, key, words
+from mmpca_dist.pictures.frame import Drawn, Figure, ReportSection
+from mmpca_dist.pictures.mosaic import coefficients, mosaic
 
 MAX_MODELS = 10
 """Models that are shown, the first ones."""
 LARGEST = 8
 """Coefficients that have a bar, where columns are many."""
-INSIDE, OUTSIDE = "#7FA8CB", "#C9562E"
+INSIDE, OUTSIDE = "c5", "c1"
 """Colours of the parts."""
 ABOUT_OUTSIDE = "What is outside a classifier of the reduced rows could not use."
 
@@ -54,16 +52,21 @@ def penalty_parts(_: Sequence[Any], models: Sequence[PenaltyParts], dataset: Map
 
 def _figure(number: int, parts: PenaltyParts, dataset: Mapping[str, Any]) -> Figure:
     shape, n_models = dataset["image_shape"], len(parts.classes)
+    keys = []
     if shape:
-        lines = [("inside", parts.inside[:MAX_MODELS]), ("outside", parts.outside[:MAX_MODELS])]
-        sheet = coefficient_images(lines, shape, [plain(name, limit=12) for name in parts.classes], one_scale=True)
+        panels = []
+        for name, *parts_of in zip(parts.classes[:MAX_MODELS], parts.inside, parts.outside, strict=False):
+            reach = float(np.abs(parts_of).max())
+            images = [coefficients(row.reshape(shape), reach) for row in parts_of]
+            panels.append(mosaic(f"for {words(name)}", [("", images, ["inside", "outside"])]))
         caption = (
-            "Coefficients of the model of each class: inside of the subspace of the reduction above, outside below. "
+            "Coefficients of the model of each class: inside of the subspace of the reduction, and outside. "
             f"{ABOUT_OUTSIDE} Red pixels speak for the class, blue ones against it; both parts of a class share a "
             "scale."
         )
     else:
-        sheet = _bars(parts, dataset["feature_names"])
+        panels = [_bars(parts, i, dataset["feature_names"]) for i in range(min(MAX_MODELS, n_models))]
+        keys = [key("inside", INSIDE), key("outside", OUTSIDE)]
         caption = (
             f"The {min(LARGEST, parts.inside.shape[1])} largest coefficients of each model, inside and outside "
             f"of the subspace of the reduction; their sum is what the model uses. {ABOUT_OUTSIDE}"
@@ -71,32 +74,21 @@ def _figure(number: int, parts: PenaltyParts, dataset: Mapping[str, Any]) -> Fig
     if n_models > MAX_MODELS:
         caption += f" The first {MAX_MODELS} of {n_models} classes are shown."
     caption += f" Alpha is {parts.alpha:g}."
-    title = f"{plain(parts.title)}: inside and outside of the subspace"
-    return drawing.figure(f"penalty-{number}", title, caption, sheet, palette=not shape)
+    title = f"{words(parts.title)}: inside and outside of the subspace"
+    return Figure(f"penalty-{number}", title, caption, panels, keys)
 
 
-def _bars(parts: PenaltyParts, names: list[str] | None) -> Sheet:
-    count = min(MAX_MODELS, len(parts.classes))
-    columns = min(count, 3)
-    lines = -(-count // columns)
-    height = 0.24 * min(LARGEST, parts.inside.shape[1]) + 0.6
-    sheet = drawing.sheet(PAGE_WIDTH if columns > 1 else 0.65 * PAGE_WIDTH, lines * height + 0.45)
-    panels = sheet.subplots(lines, columns, squeeze=False).ravel()
-    for panel, name, inside, outside in zip(panels, parts.classes, parts.inside, parts.outside, strict=False):
-        largest = np.argsort(-(np.abs(inside) + np.abs(outside)), kind="stable")[:LARGEST].tolist()
-        positions = np.arange(len(largest))
-        panel.barh(positions - 0.18, inside[largest], height=0.34, color=INSIDE, label="inside")
-        panel.barh(positions + 0.18, outside[largest], height=0.34, color=OUTSIDE, label="outside")
-        unnamed = [f"column {i}" for i in largest]
-        shown = drawing.distinct([names[i] for i in largest], 17, "column {}", largest) if names else unnamed
-        panel.set_yticks(positions, shown)
-        panel.set_ylim(len(largest) - 0.4, -0.6)
-        panel.axvline(0, color=drawing.FAINT, linewidth=0.8)
-        drawing.dress(panel, f"for {plain(name)}")
-    for unused in panels[count:]:
-        unused.set_axis_off()
-    drawing.legend_below(sheet, *panels[0].get_legend_handles_labels())
-    return sheet
+def _bars(parts: PenaltyParts, model: int, names: list[str] | None) -> Drawn:
+    inside, outside = parts.inside[model], parts.outside[model]
+    largest = np.argsort(-(np.abs(inside) + np.abs(outside)), kind="stable")[:LARGEST].tolist()
+    shown = distinct([names[i] for i in largest], 17, largest) if names else [f"column {i}" for i in largest]
+    places = -np.arange(len(largest), dtype=float)
+    panel = Panel(f"for {words(parts.classes[model])}", height=60 + 22 * len(largest))
+    panel.y = Axis(float(places[-1]) - 0.6, 0.6, ticks=list(zip(places.tolist(), shown, strict=True)))
+    for values, up, colour in ((inside, 0.18, INSIDE), (outside, -0.18, OUTSIDE)):
+        panel.boxes(0 * places, values[largest], places + up - 0.17, places + up + 0.17, colour)
+    panel.rule("faint", x=0)
+    return panel.drawn()
 
 
 PENALTY = ReportSection("penalty", 80, penalty_parts, _data)

@@ -6,21 +6,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from matplotlib.axes import Axes
-
 from mmpca_dist.evaluation.comparisons import Summary
 from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.jobs.records import CHOOSE, ChoiceRecord
-from mmpca_dist.pictures import drawing
-from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, INK, plain
-from mmpca_dist.pictures.frame import Figure, ReportSection
+from mmpca_dist.pictures.chart import Panel, words
+from mmpca_dist.pictures.frame import Drawn, Figure, ReportSection
 from mmpca_dist.report.error_curves import Style, axis_positions, draw_line, size_axis
 from mmpca_dist.results.figures import Figures
 
-HEIGHT = 2.7
-"""Inches of a panel."""
-CURVE = Style(FEW_COLOURS[0], "o", False)
+CURVE = Style("c0")
 
 
 def tried(method: str, record: ChoiceRecord) -> list[Cell]:
@@ -34,9 +29,6 @@ def tried(method: str, record: ChoiceRecord) -> list[Cell]:
 
 
 def _choices(methods: Sequence[Figures], record: ChoiceRecord, _: Mapping[str, Any]) -> list[Figure]:
-    sheet, panels = drawing.panel_grid(len(methods), HEIGHT)
-    for panel, method in zip(panels, methods, strict=True):
-        _draw(panel, method, record)
     corrected = ", corrected for folds that share rows" if record["overlap"] else ""
     caption = (
         f"Mean error in {record['folds']} folds, each held out once while the others train, in percent, against the "
@@ -45,23 +37,21 @@ def _choices(methods: Sequence[Figures], record: ChoiceRecord, _: Mapping[str, A
         "the number that was chosen, the smallest whose mean is within the band. Hollow: the method gave fewer "
         "components than were tried. Vertical scales differ from panel to panel."
     )
-    return [drawing.figure("choice", "How many components", caption, sheet)]
+    return [Figure("choice", "How many components", caption, [_draw(method, record) for method in methods])]
 
 
-def _draw(panel: Axes, method: Figures, record: ChoiceRecord) -> None:
+def _draw(method: Figures, record: ChoiceRecord) -> Drawn:
     cells = tried(method.name, record)
     sizes = [cell.n_components for cell in cells]
     positions, at = axis_positions(sizes), sizes.index(record["methods"][method.name]["candidate"])
     best = lowest(cells).summary
-    error = best.corrected_standard_error
-    panel.axhspan(best.mean, best.mean + error, color=FAINT, alpha=0.22, linewidth=0)
+    panel = Panel(f"{words(method.title)}: {cells[at].used}", "components", "error in folds (%)")
+    panel.boxes(-math.inf, math.inf, best.mean, best.mean + best.corrected_standard_error, "faint", 0.22)
     draw_line(panel, positions, cells, CURVE)
-    panel.plot(
-        [positions[at]], [cells[at].summary.mean], marker="o", markersize=11, markeredgewidth=1.6,
-        markerfacecolor="none", color=INK, linestyle="none",
-    )  # fmt: skip
-    size_axis(panel, sizes, positions)
-    drawing.dress(panel, f"{plain(method.title)}: {cells[at].used}", "components", "error in folds (%)")
+    panel.points(positions[[at]], [cells[at].summary.mean], "ink", "circle", 13, hollow=True)
+    draw_line(panel, positions[[at]], [cells[at]], CURVE)
+    panel.x = size_axis(panel.x, sizes, positions)
+    return panel.drawn()
 
 
 CHOICE = ReportSection("choice", 10, _choices, lambda run, _: run.results.find(CHOOSE))

@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.jobs.run_needs import SEARCH, run_needs
-from mmpca_dist.pictures import drawing
-from mmpca_dist.pictures.drawing import BEFORE, FAINT, FEW_COLOURS, plain
+from mmpca_dist.pictures.chart import Axis, Panel, key, percent, words
 from mmpca_dist.pictures.frame import Figure, ReportSection
 from mmpca_dist.results.figures import Figures, note_of_first
 from mmpca_dist.results.run_result import SolvedRun
 from mmpca_dist.statistics.pair_scatter import PairScatter
 
-AFTER = FEW_COLOURS[1]
+AFTER = "c1"
 TALLEST = 1.7
 """Outlines are cut at so many times the height of the highest bar."""
 TAIL, STRETCH = 99.5, 1.25
@@ -70,20 +69,19 @@ def _pair_margins(methods: Sequence[Figures], margins: PairMargins, _: Mapping[s
     lengths = [margins.after[method.name] for method in methods]
     after = [np.histogram(np.minimum(some, edges[-1]), edges)[0] / len(some) for some in lengths]
     highest, top = float(np.max([before, *after])), TALLEST * float(before.max())
-    sheet, panels = drawing.panel_grid(len(methods), 2.1)
-    for i, (panel, method) in enumerate(zip(panels, methods, strict=True)):
-        panel.stairs(before, edges, fill=True, color=BEFORE, label="before projection: all pairs")
-        panel.stairs(after[i], edges, color=AFTER, linewidth=1.4, label="after projection")
-        for values, colour in ((margins.before, FAINT), (lengths[i], AFTER)):
-            panel.axvline(float(np.median(values)), color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
-        panel.set_xlim(-0.01 * right, right)
-        panel.set_ylim(0, min(top, 1.06 * highest))
-        drawing.shares_of_distances(panel)
-        title = f"{plain(method.title)} ({len(method.leading)})"
-        drawing.dress(panel, title, "distance within a pair", "share of pairs", outer=True)
-    drawing.legend_below(sheet, *panels[0].get_legend_handles_labels())
+    panels = []
+    for i, method in enumerate(methods):
+        title = f"{words(method.title)} ({len(method.leading)})"
+        panel = Panel(title, "distance within a pair", "share of pairs", 190)
+        panel.x.low, panel.x.high, panel.y = 0, right, Axis(0, min(top, 1.06 * highest), format=percent, most=4)
+        panel.steps(edges, before, "before", fill=True)
+        panel.steps(edges, after[i], AFTER)
+        for values, colour in ((margins.before, "faint"), (lengths[i], AFTER)):
+            panel.rule(colour, x=float(np.median(values)), dash="dashed")
+        panels.append(panel.drawn())
+    keys = [key("before projection: all pairs", "before"), key("after projection", AFTER, dash="")]
     title = "The margin before and after projection"
-    return [drawing.figure("margins", title, _caption(methods, margins, highest > top), sheet)]
+    return [Figure("margins", title, _caption(methods, margins, highest > top), panels, keys)]
 
 
 def _caption(methods: Sequence[Figures], margins: PairMargins, cut: bool) -> str:

@@ -5,25 +5,21 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Sheet
-from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, plural
 from mmpca_dist.faults import Setting
 from mmpca_dist.ingest.column_profiles import ColumnProfile
 from mmpca_dist.jobs.counted import Counted
 from mmpca_dist.jobs.finished_runs import open_projected
 from mmpca_dist.jobs.object_records import AGAIN
 from mmpca_dist.jobs.records import COUNT
-from mmpca_dist.pictures import drawing
-from mmpca_dist.pictures.drawing import MAX_COLOURS, plain
-from mmpca_dist.pictures.frame import Figure, ReportSection
+from mmpca_dist.pictures import palette
+from mmpca_dist.pictures.chart import Panel, key, words
+from mmpca_dist.pictures.frame import Drawn, Figure, ReportSection
 from mmpca_dist.results.figures import Figures, note_of_models
 from mmpca_dist.results.run_result import SolvedRun
 from mmpca_dist.stores.zarr_stores import reading_own
@@ -35,14 +31,24 @@ from mmpca_dist.tables.spans import chunk_of
 
 SAMPLE_ROWS, SAMPLE_CHUNKS = 2000, 8
 """Rows that are drawn, and chunks that they are read from."""
-SHADES = 40
-"""Colours of numbers to predict."""
+TURNS = 3
+"""Turns in which points of all classes are drawn."""
+MAX_KEYS = 20
+"""Classes with a colour and an entry in the legend; the others share one."""
 MAX_COLUMNS, MAX_LETTERS, COLUMN_CHUNKS = 8, 60, 64
 """Columns beside the features that pages show of a row, the letters of each value, and chunks that are read for it."""
 TAIL = 0.5
 """Percent of the rows on either side that do not decide whether a panel is cut."""
 STRETCH = 4.0
 """A panel is cut where rows in the tails stretch it by more than this."""
+
+
+class ClassKey(NamedTuple):
+    """A class, or all those without a colour of their own."""
+
+    label: str
+    colour: str
+    mark: str
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,7 @@ class ProjectedSample:
                     rows[name].append(dataset.read(start, stop)[picks])
             values = np.concatenate(labels)
             if has_targets:
-                codes = np.searchsorted(np.quantile(values, np.arange(1, SHADES) / SHADES), values)
+                codes = np.searchsorted(np.quantile(values, np.arange(1, palette.SHADES) / palette.SHADES), values)
             else:
                 values = normalize_labels(values, run.uri)
                 codes = encode(values, Counted(counted).classes, run.uri)
@@ -137,42 +143,68 @@ def _is_measured(column: Column, name: str, chunks: Sequence[tuple[int, int]]) -
     return profile.may_be_passed_on
 
 
+def class_keys(sample: ProjectedSample, dataset: Mapping[str, Any]) -> tuple[list[ClassKey], NDArray[np.intp]]:
+    """Return the classes with a colour, the largest, and the place of each row among them; none for numbers.
+
+    Rows of all other classes share the place after the last, and its grey.
+    """
+    if dataset.get("targets"):
+        return [], np.zeros(len(sample.codes), np.intp)
+    names, counts = dataset["classes"], np.asarray(dataset["counts"])
+    largest = np.sort(np.argsort(-counts, kind="stable")[:MAX_KEYS])
+    keys = [ClassKey(str(names[code])[:MAX_LETTERS], *palette.place_look(i)) for i, code in enumerate(largest)]
+    if more := len(names) - len(largest):
+        keys.append(ClassKey(f"{more:,} others", "faint", "circle"))
+    ranks = np.full(len(names), len(largest))
+    ranks[largest] = np.arange(len(largest))
+    return keys, ranks[np.asarray(sample.codes)]
+
+
 def _projections(methods: Sequence[Figures], sample: ProjectedSample, dataset: Mapping[str, Any]) -> list[Figure]:
-    targets, codes = dataset.get("targets"), np.asarray(sample.codes)
-    classes = [str(shade) for shade in range(SHADES)] if targets else dataset["classes"]
-    shown = [
-        (method, np.asarray(sample.rows[method.name][:, : method.size], dtype=np.float64))
-        for method in methods
-        if method.name in sample.rows and sample.rows[method.name].shape[1]
-    ]
-    if not shown or not len(codes):
+    """Return the rows along the first two components of all methods, a panel each: what paper shows."""
+    keys, ranks = class_keys(sample, dataset)
+    shown = [m for m in methods if m.name in sample.rows and sample.rows[m.name].shape[1]]
+    if not shown or not len(sample.codes):
         return []
-    names = drawing.distinct(classes, 22)
-    narrow = drawing.distinct(classes, 22 if len(shown) == 1 else 12)
-    only_strips = all(rows.shape[1] == 1 for _, rows in shown)
-    sheet, panels = drawing.panel_grid(len(shown), 4.2 if len(shown) == 1 else 3.1 if len(shown) <= 6 else 2.6)
-    for panel, (method, rows) in zip(panels, shown, strict=True):
-        finite = np.isfinite(rows).all(axis=1)
-        if rows.shape[1] == 1:
-            outside = _strips(panel, rows[finite, 0], codes[finite], narrow)
-            of_many = f"{plain(targets[0])}, from low to high" if targets else "classes, in sorted order"
-            vertical = "" if len(names) <= MAX_COLOURS else of_many
-        else:
-            outside, vertical = _scatter(panel, rows[finite, :2], codes[finite], names), "component 2"
-        hidden = f" ({outside} {'row' if outside == 1 else 'rows'} outside)" if outside else ""
-        drawing.dress(panel, plain(method.label), "component 1" + hidden, vertical)
-        for axis in (panel.xaxis, panel.yaxis):
-            axis.get_offset_text().set_fontsize(drawing.TICK_SIZE)
-    if not only_strips and len(names) <= MAX_COLOURS:  # strips have their names next to them
-        _legend(sheet, names)
-    if targets:
-        caption = f"Each point is a row ({sample.note}), from dark where {plain(targets[0])} is low to light."
-    else:
-        caption = _caption(sample.note, names, [rows.shape[1] == 1 for _, rows in shown])
-    caption += note_of_models([method for method, _ in shown], "these are the coordinates of the first class's model")
-    title = f"The rows along the first {'component' if only_strips else 'two components'}"
-    alt = f"Scatter plots of {sample.note}. {separation_words(sample, [method for method, _ in shown])}"
-    return [drawing.figure("projection", title, caption, sheet, alt)]
+    panels = [_panel(method, np.asarray(sample.rows[method.name][:, : method.size], np.float64), sample, keys, ranks)
+              for method in shown]  # fmt: skip
+    targets = dataset.get("targets")
+    told = f", from blue where {targets[0]} is low to orange" if targets else ", coloured by its class"
+    caption = f"Each point is a row ({sample.note}){told}. A method with one component has a line for each class."
+    caption += note_of_models(shown, "these are the coordinates of the first class's model")
+    alt = f"Scatter plots of {sample.note}. {separation_words(sample, shown)}"
+    entries = [key(one.label, one.colour, one.mark) for one in keys]
+    return [Figure("projection", "The rows along the first two components", caption, panels, entries, alt)]
+
+
+def _panel(
+    method: Figures, rows: NDArray[np.float64], sample: ProjectedSample, keys: Sequence[ClassKey],
+    ranks: NDArray[np.intp],
+) -> Drawn:  # fmt: skip
+    finite = np.isfinite(rows).all(axis=1)
+    rows, ranks, codes = rows[finite], ranks[finite], np.asarray(sample.codes)[finite]
+    lines = strips(ranks, len(keys) or 1)
+    up = rows[:, 1] if rows.shape[1] > 1 else lines
+    panel = Panel(words(method.label), "component 1", "component 2" if rows.shape[1] > 1 else "", 250)
+    ends = [reach(values) for values in (rows[:, 0], up)]
+    for axis, (low, high) in zip((panel.x, panel.y), ends, strict=True):
+        axis.see([low, high])
+    (left, right), (low, high) = ends
+    inside = (rows[:, 0] >= left) & (rows[:, 0] <= right) & (up >= low) & (up <= high)
+    size = 5.0 if len(rows) <= 500 else 3.5 if len(rows) <= 2500 else 2.5
+    if rows.shape[1] == 1:
+        panel.y.ticks = [(len(keys) - 1 - i, words(one.label, 10)) for i, one in enumerate(keys)]
+    of_row = ranks if keys else codes
+    looks = [(one.colour, one.mark) for one in keys] or [(f"shade{code}", "circle") for code in range(palette.SHADES)]
+    # In turns, or the last class would hide the others.
+    for turn in range(TURNS):
+        for place in np.unique(of_row):
+            chosen = np.flatnonzero(inside & (of_row == place))[turn::TURNS]
+            colour, mark = looks[place]
+            panel.points(rows[chosen, 0], up[chosen], colour, mark, size)
+    outside = int(len(rows) - inside.sum())
+    panel.xlabel += f" ({plural(outside, 'row')} outside)" if outside else ""
+    return panel.drawn()
 
 
 def separation(sample: ProjectedSample, methods: Sequence[Figures]) -> dict[str, float]:
@@ -188,6 +220,23 @@ def separation(sample: ProjectedSample, methods: Sequence[Figures]) -> dict[str,
     return dict(sorted(explained.items(), key=lambda pair: -pair[1]))
 
 
+def answer_words(sample: ProjectedSample, methods: Sequence[Figures]) -> str:
+    """Return which method separates the classes most along two components, and how much of its total these hold."""
+    shares = separation(sample, [method for method in methods if method.name in sample.rows])
+    name, share = next(iter(shares.items()))
+    best = next(method for method in methods if method.name == name)
+    count, held = min(best.size, 2), float(np.nansum(best.mean_shares[:2]))
+    along = "its first component" if count == 1 else "its first two components"
+    what = "ranges of the number to predict" if sample.values else "classes"
+    others = [each for each in shares.values() if each < share]
+    rest = f" (of the other methods, {min(others):.0%} to {max(others):.0%})" if len(others) > 1 else ""
+    total = f" They hold {held:.0%} of what it looks for in the table." if np.isfinite(held) and 0 < held <= 1 else ""
+    return (
+        f"{best.title} separates the {what} most: {share:.0%} of the spread of the rows along {along} lies between "
+        f"{what}{rest}.{total.replace('They hold', 'It holds') if count == 1 else total}"
+    )
+
+
 def separation_words(sample: ProjectedSample, methods: Sequence[Figures]) -> str:
     """Return how well the first two components separate the classes, in a sentence."""
     titles = {method.name: method.label for method in methods}
@@ -195,52 +244,6 @@ def separation_words(sample: ProjectedSample, methods: Sequence[Figures]) -> str
     what = "ranges of the number to predict" if sample.values else "classes"
     of = f"{', '.join(shares[:-1])} and {shares[-1]}" if len(shares) > 1 else shares[0]
     return f"Share of the spread along the first two components that lies between {what}: {of}."
-
-
-def _caption(note: str, names: list[str], strips: list[bool]) -> str:
-    if all(strips):
-        caption = (
-            f"The only coordinate of the rows ({note}), a line of points for each class: where these do not overlap, "
-            "one number tells the classes apart."
-        )
-    else:
-        caption = (
-            f"Each point is a row ({note}), coloured by its class: where colours separate, two "
-            "numbers already tell the classes apart; where they mix, more components may still do so."
-        )
-        if any(strips):
-            caption += " A method with one component has a line of points for each class instead."
-    if len(names) > MAX_COLOURS:
-        caption += f" There are {len(names)} classes: colours run from dark to light in their sorted order."
-    return caption
-
-
-def _scatter(panel: Axes, rows: NDArray[np.float64], codes: NDArray, names: list[str]) -> int:
-    """Draw rows along two components and return how many lie outside the picture."""
-    colours = np.asarray(drawing.class_colours(len(names)), dtype=object if len(names) <= MAX_COLOURS else None)
-    markers = np.array([drawing.class_marker(i, len(names)) for i in range(len(names))])
-    # In a shuffled order, or the last class would hide the others.
-    order = np.random.default_rng(0).permutation(len(rows))
-    rows, codes = rows[order], codes[order]
-    size = 16 if len(rows) <= 500 else 8 if len(rows) <= 2500 else 4
-    for marker in np.unique(markers):
-        chosen = markers[codes] == marker
-        panel.scatter(
-            rows[chosen, 0], rows[chosen, 1], s=size, c=list(colours[codes[chosen]]), marker=marker,
-            alpha=0.75, linewidths=0,
-        )  # fmt: skip
-    left_out = np.zeros(len(rows), dtype=bool)
-    for values, set_limits in ((rows[:, 0], panel.set_xlim), (rows[:, 1], panel.set_ylim)):
-        low, high = reach(values)
-        if (values < low).any() or (values > high).any():
-            margin = 0.03 * (high - low)  # or the outermost points would be cut in half
-            low, high = low - margin, high + margin
-            set_limits(low, high)
-            left_out |= (values < low) | (values > high)
-    for axis in (panel.xaxis, panel.yaxis):
-        axis.set_major_locator(MaxNLocator(nbins=5))
-    panel.ticklabel_format(scilimits=(-3, 4))
-    return int(left_out.sum())
 
 
 def reach(values: NDArray[np.float64]) -> tuple[float, float]:
@@ -257,31 +260,10 @@ def reach(values: NDArray[np.float64]) -> tuple[float, float]:
     return max(least, low - margin), min(largest, high + margin)
 
 
-def _strips(panel: Axes, values: NDArray[np.float64], codes: NDArray, names: list[str]) -> int:
-    """Draw a line of points for each class, moved apart vertically, and return how many lie outside the picture."""
-    colours, few = drawing.class_colours(len(names)), len(names) <= MAX_COLOURS
-    heights = np.random.default_rng(0).uniform(-0.4, 0.4, len(values)) - codes
-    for position in range(len(names)):
-        of_class = codes == position
-        panel.scatter(values[of_class], heights[of_class], s=4, color=colours[position], linewidths=0)
-    panel.set_ylim(-len(names) + 0.45, 0.55)
-    panel.set_yticks(-np.arange(len(names)) if few else [], names if few else None)
-    low, high = reach(values)
-    outside = int(((values < low) | (values > high)).sum())
-    if outside:
-        panel.set_xlim(low, high)
-    drawing.few_numbers(panel)
-    return outside
-
-
-def _legend(sheet: Sheet, names: list[str]) -> None:
-    colours = drawing.class_colours(len(names))
-    handles = [
-        Line2D([], [], linestyle="", marker=drawing.class_marker(i, len(names)), color=colours[i], markersize=6)
-        for i in range(len(names))
-    ]
-    most = max(1, int(110 / (max(map(len, names)) + 6)))
-    drawing.legend_below(sheet, handles, names, most, handletextpad=0.1, columnspacing=1.2)
+def strips(ranks: NDArray[np.intp], n_keys: int) -> NDArray[np.float64]:
+    """Return a line for each class with a colour, the first on top, within which rows are moved apart."""
+    spread = np.random.default_rng(0).uniform(-0.35, 0.35, len(ranks))
+    return np.asarray(n_keys - 1 - ranks + spread, dtype=np.float64)
 
 
 PROJECTION = ReportSection("projection", 20, _projections, ProjectedSample.of)

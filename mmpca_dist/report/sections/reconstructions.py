@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from mmpca_dist.jobs.counted import Counted
 from mmpca_dist.jobs.records import COUNT
 from mmpca_dist.methods.base.reducer import MomentReducer
-from mmpca_dist.pictures import drawing
-from mmpca_dist.pictures.drawing import PAGE_WIDTH, plain
+from mmpca_dist.pictures.chart import words
 from mmpca_dist.pictures.frame import Figure, ReportSection
-from mmpca_dist.pictures.mosaic import NAMES_WIDTH, Tile, mosaic, widths
+from mmpca_dist.pictures.mosaic import greys, mosaic
 from mmpca_dist.results.figures import Figures, note_of_models
 from mmpca_dist.results.run_result import SolvedRun
 from mmpca_dist.statistics.widened_rows import filled_rows
@@ -28,10 +27,8 @@ EXAMPLES = 4
 WINDOWS, WINDOW_ROWS = 8, 256
 """Rows are taken from the beginnings of a few chunks, as far as labels have to be read for it."""
 MAX_SIZES = 3
-GAP, TALLEST = 0.25, 1.1
-"""Between two rows of the data, in widths of an image; inches of an image at most."""
 LETTERS = 12
-"""Letters of a title an inch."""
+"""Letters of the label above an image."""
 
 
 @dataclass(frozen=True)
@@ -124,34 +121,25 @@ def _reconstructions(methods: Sequence[Figures], shown: Reconstructions, dataset
     tops = [("as read", shown.rows)]
     if shown.before_noise is not None:
         tops = [("original", shown.before_noise), ("with noise", shown.rows)]
-    n, columns = len(shown.rows), len(shown.sizes)
-    room = (PAGE_WIDTH - NAMES_WIDTH) / (n * (columns + GAP) - GAP)
-    slot = widths(shape, room, TALLEST)[1]
     ends = (float(tops[0][1].min()), float(tops[0][1].max()))
 
-    def tiles(rows: NDArray, column: float, titles: Sequence[str]) -> list[Tile]:
-        starts = np.arange(n) * (columns + GAP) + column
-        return [Tile(*tile) for tile in zip(rows.reshape(n, *shape), starts, [ends] * n, titles, strict=True)]
+    def line(name: str, rows: NDArray, above: Sequence[str] = ()) -> tuple[str, list[NDArray[np.uint8]], Sequence[str]]:
+        return name, [greys(row.reshape(shape), ends) for row in rows], above
 
-    labels = [plain(label, limit=max(int(LETTERS * slot * columns), 4)) for label in shown.labels]
-    lines = [(name, tiles(rows, (columns - 1) / 2, [""] * n if i else labels)) for i, (name, rows) in enumerate(tops)]
+    labels = [words(label, LETTERS) for label in shown.labels]
+    panels = [mosaic("", [line(name, rows, () if i else labels) for i, (name, rows) in enumerate(tops)])]
     for method in methods:
-        rebuilt, line, drawn = shown.rebuilt[method.name], [], set()
-        for column, size in enumerate(shown.sizes):
-            used = min(size, max(rebuilt))  # a method with fewer than asked for shows all that it has once
-            if used in rebuilt and used not in drawn:
-                drawn.add(used)
-                is_labelled = method is methods[0] or used != size
-                title = (f"K = {used}" if slot > 0.5 else str(used)) if is_labelled else ""
-                line += tiles(rebuilt[used], column, [title] * n)
-        lines.append((method.title, line))
-    sheet = mosaic(lines, room, TALLEST, "gray_r")
+        # A method with fewer components than asked for shows all that it has once.
+        rebuilt = shown.rebuilt[method.name]
+        sizes = dict.fromkeys(min(size, max(rebuilt)) for size in shown.sizes)
+        lines = [line(f"K = {size}", rebuilt[size]) for size in sizes if size in rebuilt]
+        panels.append(mosaic(words(method.title), lines))
     caption, title = _words(shown)
     for method in methods:
         if method.method.rebuilds:
             caption += f" Of {method.title}, it is {method.method.rebuilds}."
     caption += note_of_models(methods, "with K components each, their expected rows are averaged")
-    return [drawing.figure("reconstructions", title, caption, sheet, photo=True)]
+    return [Figure("reconstructions", title, caption, panels)]
 
 
 def _words(shown: Reconstructions) -> tuple[str, str]:

@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.ticker import LogLocator, NullFormatter
 from numpy.typing import NDArray
 
-from mmpca_dist.pictures import drawing
-from mmpca_dist.pictures.drawing import FAINT, FEW_COLOURS, METHOD_MARKERS, PAGE_WIDTH, plain
+from mmpca_dist.pictures import palette
+from mmpca_dist.pictures.chart import Axis, Panel, key, percent
 from mmpca_dist.pictures.frame import Figure, ReportSection
 from mmpca_dist.results.figures import Figures, note_of_models, note_of_switched_off
 
@@ -24,34 +22,29 @@ def _spectrum(methods: Sequence[Figures], _: None, __: Mapping[str, Any]) -> lis
     curves = [m for m in methods if m.size > 1 and np.isfinite(m.shares).any()]
     if not curves:
         return []
-    sheet = drawing.sheet(PAGE_WIDTH, 3.6)
-    each, summed = sheet.subplots(1, 2)
     longest = max(m.size for m in curves)
+    each, summed = (
+        Panel(title, "component", "share of the method's total", 270, 480, Axis(whole=True), Axis(format=percent))
+        for title in ("Each component", "The first components together")
+    )
+    each.y = _vertical_axis(np.concatenate([m.drawn_shares for m in curves]))
+    summed.y.low = 0
+    summed.y.see([1.0])
     for i, method in enumerate(curves):
-        numbers = np.arange(1, method.size + 1)
-        colour = FEW_COLOURS[i % len(FEW_COLOURS)]
+        colour, mark = palette.method_look(method.name)
         # Wide lines below narrow ones, so that methods that agree stay visible.
-        look: dict[str, Any] = {
-            "color": colour,
-            "linewidth": 1.3 + 2.2 * (len(curves) - 1 - i) / max(len(curves) - 1, 1),
-            "marker": METHOD_MARKERS[(i + i // len(FEW_COLOURS)) % len(METHOD_MARKERS)],
-            "markersize": 4.5 if longest <= 20 else 2.5,
-            "linestyle": "-" if method.method.ordered else ":",
-        }
-        each.plot(numbers, method.drawn_shares, label=plain(method.title), **look)
-        summed.plot(numbers, np.cumsum(np.nan_to_num(method.mean_shares)), **look)
-    _vertical_axis(each, np.concatenate([m.drawn_shares for m in curves]))
-    summed.set_ylim(0, 1.04 * max(1.0, *(float(np.nansum(m.mean_shares)) for m in curves)))
-    summed.axhline(1, color=FAINT, linewidth=0.8, linestyle=(0, (1, 2)))
-    drawing.percent_axis(summed)
-    for panel, title in ((each, "Each component"), (summed, "The first components together")):
-        drawing.whole_numbers(panel, longest)
-        drawing.dress(panel, title, "component", "share of the method's total")
-    if len(curves) > 1:
-        drawing.legend_below(sheet, *each.get_legend_handles_labels())
+        width = round(1.3 + 2.2 * (len(curves) - 1 - i) / max(len(curves) - 1, 1), 1)
+        numbers, dash = np.arange(1, method.size + 1), "" if method.method.ordered else "dotted"
+        sums = np.cumsum(np.nan_to_num(method.mean_shares))
+        for panel, values in ((each, method.drawn_shares), (summed, sums)):
+            panel.line(numbers, values, colour, width, dash)
+            panel.points(numbers, values, colour, mark, 6.5 if longest <= 20 else 4)
+    summed.rule("faint", y=1, dash="dotted")
+    keys = [key(m.title, *palette.method_look(m.name), "" if m.method.ordered else "dotted") for m in curves]
     shares = (f"{m.title} {m.drawn_shares[0]:.0%} and {np.nansum(m.mean_shares):.0%}" for m in curves)
     alt = f"Curves of shares. Share of the first component, and of all: {', '.join(shares)}."
-    return [drawing.figure("spectrum", "How much each component holds", _caption(curves), sheet, alt)]
+    panels, entries = [each.drawn(), summed.drawn()], keys if len(keys) > 1 else []
+    return [Figure("spectrum", "How much each component holds", _caption(curves), panels, entries, alt)]
 
 
 def _caption(curves: Sequence[Figures]) -> str:
@@ -67,17 +60,11 @@ def _caption(curves: Sequence[Figures]) -> str:
     return caption + note_of_models(curves, "the curve is their mean") + note_of_switched_off(curves)
 
 
-def _vertical_axis(panel: Axes, shares: NDArray[np.float64]) -> None:
+def _vertical_axis(shares: NDArray[np.float64]) -> Axis:
     values = shares[np.isfinite(shares) & (shares > 0)]
     if len(values) and np.log10(values.max() / values.min()) > DECADES:
-        panel.set_yscale("log", nonpositive="mask")
-        panel.yaxis.set_major_locator(LogLocator(numticks=7))
-        panel.yaxis.set_minor_formatter(NullFormatter())
-        margin = (values.max() / values.min()) ** 0.06
-        panel.set_ylim(values.min() / margin, values.max() * margin)
-    elif len(values):
-        panel.set_ylim(0, 1.08 * values.max())
-    drawing.percent_axis(panel)
+        return Axis(log=True, format=percent)
+    return Axis(low=0, format=percent)
 
 
 SPECTRUM = ReportSection("spectrum", 40, _spectrum)
