@@ -172,18 +172,18 @@ def corrected(test: CorrectedTest, other: str) -> str:
     )
 
 
-def advise(evaluation: Evaluation) -> tuple[list[str], list[str]]:
-    """Return the answer of an evaluation in sentences, and the commands that come next.
+def advise(evaluation: Evaluation) -> tuple[list[str], list[str], list[str]]:
+    """Return the answer of an evaluation in sentences, the commands that come next, and whether to try more components.
 
     The answer names the fewest components whose mean error is at most one corrected standard error above the lowest
-    mean, or all columns where no reduction comes so near; how sure that is; and whether to try more components.
+    mean, or all columns where no reduction comes so near; why these; and how sure that is.
     """
     cells, unreduced = evaluation.distinct, evaluation.unreduced
     use, other, reference = cells_of_answer(evaluation)
     if recommended(evaluation) is None:
         baseline = f"the baseline ({guess(evaluation)}), {evaluation.baseline:.{digits(evaluation)}f}%"
-        return [f"Nothing is learned: no mean error is below that of {baseline}."], []
-    answer = [_sentence(evaluation, use, other, reference)]
+        return [f"Nothing is learned: no mean error is below that of {baseline}."], [], []
+    answer, more = [_sentence(evaluation, use, other, reference), *_why(evaluation, use)], []
     answer += [] if other is None else _how_sure(evaluation, use, other)
     if use.summary.mean == 0:
         answer.append("Not one row is wrong: make sure that no column is known only together with the label.")
@@ -192,10 +192,10 @@ def advise(evaluation: Evaluation) -> tuple[list[str], list[str]]:
     reducing = [cell for cell in cells if cell.method not in unreduced]
     if reducing and lowest(reducing).used == largest < most and not _at_limit(evaluation, lowest(reducing)):
         at = f"{largest} components, the most that were tried"
-        answer.append(f"The lowest mean of the reductions is at {at}: try more.")
+        more.append(f"The lowest mean of the reductions is at {at}: try more.")
         sizes = sorted({largest, min(-(-3 * largest // 2), most), min(2 * largest, most)})
         commands.append(_command(evaluation, "evaluate", "more", f"n_components=[{', '.join(map(str, sizes))}]"))
-    return answer, commands
+    return answer, commands, more
 
 
 def recommended(evaluation: Evaluation) -> Cell | None:
@@ -252,6 +252,21 @@ def _sentence(evaluation: Evaluation, use: Cell, other: Cell | None, reference: 
         elsewhere = "" if cell.classifier == use.classifier else f" under {label(evaluation, cell.classifier)}"
         clauses.append(f"{subject} {verb} {_score(evaluation, cell)}{elsewhere}")
     return "; ".join(clauses) + "."
+
+
+def _why(evaluation: Evaluation, use: Cell) -> list[str]:
+    """Return why the cell is named although another has a lower mean."""
+    best = lowest(evaluation.distinct)
+    if use.key == best.key or use.summary.mean <= best.summary.mean:
+        return []
+    decimals = digits(evaluation)
+    where = "" if best.classifier == use.classifier else f" under {label(evaluation, best.classifier)}"
+    return [
+        f"{_named(evaluation, best).capitalize() if best.method in evaluation.unreduced else _named(evaluation, best)} "
+        f"{'have' if best.method in evaluation.unreduced else 'has'} the lowest mean, {best.summary.mean:.{decimals}f}%"
+        f"{where}; means within one standard error of it, {best.summary.corrected_standard_error:.{decimals + 1}f}, are "
+        "as good, and of these the fewest components are best."
+    ]
 
 
 def _how_sure(evaluation: Evaluation, use: Cell, other: Cell) -> list[str]:

@@ -70,7 +70,10 @@ def _error_table(evaluation: Evaluation, number: int, title: str, classifiers: l
         f"reference, Holm's correction for {evaluation.n_tests} tests; sign: sign test of these splits"
     )
     about += of_intervals(evaluation) + (f": {title}" if title else "")
-    return PrintedTable([Heading("method", "head"), *columns], rows, title, key=f"errors-{number}", about=about)
+    return PrintedTable(
+        [Heading("method", "head"), *columns], rows, title or "All means", "with deviations and tests", opens=False,
+        key=f"errors-{number}", about=about,
+    )  # fmt: skip
 
 
 def _error(cell: Cell, least: float, decimals: int) -> Field:
@@ -84,7 +87,7 @@ def _error(cell: Cell, least: float, decimals: int) -> Field:
         spread(cell.summary, decimals),
         [*_interval(cell, decimals), *tested, *([f"with {cell.used}"] if cell.used < cell.n_components else [])],
         best=math.isclose(cell.summary.mean, least, rel_tol=1e-12, abs_tol=1e-12),
-        bold=cell.differs,
+        bold=cell.differs and cell.t_test is not None and cell.t_test.difference < 0,
     )
 
 
@@ -151,7 +154,7 @@ def _measures(evaluation: Evaluation, measures: Mapping[str, str], title: str, k
     columns += [] if evaluation.predicts else [Heading("classifier", "name")]
     columns += [Heading(name, "number") for name in measures.values()]
     about = f"{' and '.join(measures.values())}, mean and deviation over splits"
-    return PrintedTable(columns, rows, title, key=key, about=about)
+    return PrintedTable(columns, rows, title, opens=False, key=key, about=about)
 
 
 def standings(evaluation: Evaluation) -> PrintedTable:

@@ -76,7 +76,8 @@ class EvaluationResult(Result):
 
 def evaluation_result(evaluation: Evaluation) -> EvaluationResult:
     """Return what came out of an evaluation."""
-    (answer, commands), use, verdict = advise(evaluation), recommended(evaluation), words(evaluation)
+    (answer, commands, more), use, verdict = advise(evaluation), recommended(evaluation), words(evaluation)
+    verdict += more
     following = commands_by_purpose(evaluation.folder, commands)
     brief, cost_table = brief_table(evaluation), costs(evaluation)
     parts = [PagePart("answer", "Answer", lead=answer, commands=following), _verdict(evaluation, verdict)]
@@ -126,8 +127,8 @@ def _errors(evaluation: Evaluation) -> PagePart:
         "Mean (standard deviation) of the test error over the splits, in percent; the lowest mean of "
         f"each column is on a coloured ground. Below it, p of the difference from {title_of(evaluation.reference)} "
         "with as many components under the same classifier: two-sided, by the corrected resampled t-test (Nadeau & "
-        f"Bengio 2003), after Holm's correction for {plural(evaluation.n_tests, 'test')} against it; at most 0.05 is "
-        'in bold. "Sign": p of the sign test for the method erring less, as in Luo & Durrant 2017. It is of these '
+        f"Bengio 2003), after Holm's correction for {plural(evaluation.n_tests, 'test')} against it; in bold "
+        'where it is at most 0.05 and the method errs less. "Sign": p of the sign test for the method erring less, as in Luo & Durrant 2017. It is of these '
         "splits only: splits share rows, so that of two equal methods one errs less by it in far more than one data "
         f'set of twenty. "With 1": the method gave so many components only{of_intervals(evaluation)}.'
     )

@@ -59,5 +59,7 @@ def about_config(folder: str) -> str:
 
 
 def commands_by_purpose(folder: str, commands: list[str]) -> dict[str, str]:
-    """Return the commands that follow from results under their purpose; empty where there are none."""
-    return {f"Type next{about_config(folder)}:": "\n".join(commands)} if commands else {}
+    """Return the commands that follow from results by their purpose: a run of what they name, a further evaluation."""
+    aims = {"mmpca run": "Fit it to all rows", "mmpca evaluate": "Try more components"}
+    begun = {command: next(aim for start, aim in aims.items() if command.startswith(start)) for command in commands}
+    return {f"{aim}{about_config(folder)}:": command for command, aim in begun.items()}

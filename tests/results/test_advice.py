@@ -49,12 +49,12 @@ def test_a_reduction_that_serves_best():
 
 def test_a_reduction_that_hurts():
     errors = lambda m, size, c, split: wrong(40, 30, 5)(m, 0, 0, split) - size * (m < 2)  # noqa: E731
-    use, sure, more = advise(made(errors, "lol"))[0]
+    (use, sure), _, (more,) = advise(made(errors, "lol"))
     assert use.startswith("Keep all 40 columns: 8.5% errors; LOL with 8 components has 32.4%; PCA at")
     assert (
         sure.startswith("All 40 columns have 23.9") and "errors than LOL with 8 components. The difference is" in sure
     )
-    (best, *_), _ = advise(made(lambda m, size, c, split: wrong(20, 30, 5)(m, 0, 0, split), "lol"))
+    (best, *_), *_ = advise(made(lambda m, size, c, split: wrong(20, 30, 5)(m, 0, 0, split), "lol"))
     assert "; PCA with 2 components has" in best and best.count("PCA") == 1
     assert more.startswith("The lowest mean of the reductions is at 8 components, the most that were tried: try more")
 
@@ -67,10 +67,10 @@ def test_more_components_are_advised_only_where_there_are_more():
     ]  # fmt: skip
     few = made(**falling)
     few = dataclasses.replace(few, dataset={**few.dataset, "n_features": 8})
-    assert not any("try more" in sentence for sentence in advise(few)[0])
+    assert not any("try more" in sentence for sentence in advise(few)[2])
     limited = made(**falling, most={"lol": 1, "pca": 7})
     of_classes = made(**falling | {"second": "fisher"}, sizes=(1, 2), classes=3)
-    assert not any("try more" in sentence for found in (limited, of_classes) for sentence in advise(found)[0])
+    assert not any("try more" in sentence for found in (limited, of_classes) for sentence in advise(found)[2])
 
 
 @pytest.mark.parametrize("method", ["fisher", {"name": "fisher", "shrinkage": 0.5}])
@@ -98,13 +98,16 @@ def test_the_fewest_components_within_one_corrected_standard_error():
     found = evaluation(errors=lambda m, size, c, split: 10 + split % 3 + extra[size] + (split == 0 and size == 4))
     best, near = (found.cells["pca", size, "svm"].summary for size in (8, 4))
     assert 0 < near.mean - best.mean <= best.corrected_standard_error
-    assert advise(found)[0][0].startswith("Use PCA with 4 components under linear SVM, C = 0.1: 15.7% errors")
+    use, why, *_ = advise(found)[0]
+    assert use.startswith("Use PCA with 4 components under linear SVM, C = 0.1: 15.7% errors")
+    assert why.startswith(f"PCA with 8 components has the lowest mean, {best.mean:.1f}%; means within one standard error")
 
 
 def test_nothing_learned_one_split_and_no_all_columns():
     nothing = advise(made(wrong(50, 50, 50), baselines=[20.0]))
     assert nothing == (
         ["Nothing is learned: no mean error is below that of the baseline (always the largest class), 20.0%."],
+        [],
         [],
     )
     assert advise(made(wrong(9, 4, 5), splits=1))[0][1] == "One split does not tell how sure this is."
