@@ -79,7 +79,7 @@ class Scorer:
     ) -> NDArray:
         """Return how many of the rows ``held_out`` of a batch every classifier gets wrong, or their weights.
 
-        The shape is (R, 1 + C), or (R, 1), as of `count_wrong`. Of two classes, ``scores`` (n, R) are filled.
+        The shape is (R, ...), as of `count_wrong`. Of two classes, ``scores`` (n, R) are filled.
         """
         n_classes, weights = len(self.classes), batch.weight
         errors = error_counts((len(self.scored),), n_classes, weights is not None)
@@ -90,10 +90,10 @@ class Scorer:
             if self.product is not None:
                 decisions = self.product.decisions(self.reductions.in_columns(rows))
                 if n_classes == 2:
-                    wrong = (decisions > 0) != (true == 1)[:, None]
+                    taken_for = (decisions > 0).astype(np.intp)
                 else:
-                    wrong = np.argmax(decisions.reshape(len(true), -1, n_classes), axis=2) != true[:, None]
-                errors[self.product.numbers] += count_wrong(wrong, own, true, n_classes)
+                    taken_for = np.argmax(decisions.reshape(len(true), -1, n_classes), axis=2)
+                errors[self.product.numbers] += count_wrong(taken_for, own, true, n_classes)
                 if scores is not None:
                     scores[start : start + len(true), self.product.numbers] = decisions
             if self.of_reduced:
@@ -104,15 +104,16 @@ class Scorer:
                     if scores is not None:
                         scores[start : start + len(true), number] = np.nan if found is None else found
                     if found is not None and isinstance(rule, Rule):
-                        wrong = (found > 0) != (true == 1)
+                        taken_for = (found > 0).astype(np.intp)
                     else:
-                        wrong = rule.predict(reduced) != self.classes[true]
-                    errors[number] += count_wrong(wrong, own, true, n_classes)
+                        taken_for = np.searchsorted(self.classes, rule.predict(reduced))
+                    errors[number] += count_wrong(taken_for, own, true, n_classes)
         return errors
 
     def lines(self, errors: NDArray, ranked: Mapping[str, NDArray]) -> list[dict[str, Any]]:
         """Return the lines of a record, given the errors of every classifier, and what `score_all` ranks."""
-        lines = [error_line(item, spec, count) for (item, spec), count in zip(self.scored, errors, strict=True)]
+        counts = zip(self.scored, errors, strict=True)
+        lines = [error_line(item, spec, count, len(self.classes)) for (item, spec), count in counts]
         if ranked:
             for line, scores in zip(lines, ranked["scores"].T, strict=True):
                 some = None if np.isnan(scores).any() else scores
@@ -157,9 +158,9 @@ def make_scorer(
 
 
 Totals = tuple[NDArray, Sample, list[dict[str, NDArray]], NDArray[np.float64]]
-"""Errors, shape (H, R, 1 + C) or (H, R, 1), rows to measure margins on, an empty mapping where none are sampled, and of
-each part ``scores`` of R classifiers, with ``positive`` and ``weight`` of the rows; empty where these are not kept.
-Sums of the squared weights of the rows held out, shape (H,), come last."""
+"""Errors, shape (H, R, ...) as of `count_wrong`, rows to measure margins on, an empty mapping where none are sampled,
+and of each part ``scores`` of R classifiers, with ``positive`` and ``weight`` of the rows; empty where these are not
+kept. Sums of the squared weights of the rows held out, shape (H,), come last."""
 
 
 def score_all(

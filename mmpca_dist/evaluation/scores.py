@@ -20,8 +20,8 @@ from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import FittedClassifier, FittedRows, convergence_notes
 from mmpca_dist.tables.batch import Batch
 
-MAX_CLASSES = 50
-"""Errors are counted by class, too, where there are at most so many."""
+MAX_CLASSES, MAX_CONFUSED = 50, 20
+"""Errors are counted by class, too, where there are at most so many; and by the class they are taken for."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,14 @@ class Scores:
     notes: list[str] = field(default_factory=list)
 
 
-def error_line(item: Reduction, spec: ClassifierSection, errors: NDArray) -> dict[str, Any]:
+def error_line(item: Reduction, spec: ClassifierSection, errors: NDArray, n_classes: int) -> dict[str, Any]:
     """Return the line of a record: how many of the rows held out a classifier gets wrong, or their weights.
 
     ``errors`` are as of `count_wrong`. Weights are rounded: sums over the same rows are then equal, in whatever order
     they are added.
     """
-    total, *by_class = [float(f"{n:.12g}") if isinstance(n, float) else n for n in errors.tolist()]
+    total, *others = [float(f"{n:.12g}") if isinstance(n, float) else n for n in errors.tolist()]
+    by_class, confused = others[:n_classes], others[n_classes:]
     return {
         "method": item.method,
         "n_components": item.n_components,
@@ -60,6 +61,7 @@ def error_line(item: Reduction, spec: ClassifierSection, errors: NDArray) -> dic
         "classifier": spec.label,
         "errors": total,
         **({"errors_by_class": by_class} if by_class else {}),
+        **({"confused": confused} if confused else {}),
     }
 
 
@@ -117,8 +119,9 @@ def score(items: Sequence[Reduction], classifiers: Classifiers, part: Part, mete
                 else:
                     fitted = classifiers.fit_rows(spec, trained)
                 scores.fitted[position, spec.label] = fitted
-                wrong = fitted.predict(Z_test) != tested.label
-                line = error_line(item, spec, count_wrong(wrong, tested.weight, codes[part.test], len(classes)))
+                taken_for = np.searchsorted(classes, fitted.predict(Z_test))
+                errors = count_wrong(taken_for, tested.weight, codes[part.test], len(classes))
+                line = error_line(item, spec, errors, len(classes))
                 if len(classes) == 2:
                     line |= ranks(ranking_scores(fitted, Z_test), codes[part.test] == 1, tested.weight)
                 scores.lines.append(
@@ -129,23 +132,37 @@ def score(items: Sequence[Reduction], classifiers: Classifiers, part: Part, mete
 
 
 def error_counts(shape: tuple[int, ...], n_classes: int, weighted: bool) -> NDArray:
-    """Return zeros of shape (..., 1 + C), or (..., 1) with many classes, that results of `count_wrong` are added to."""
-    return np.zeros((*shape, 1 + n_classes * (n_classes <= MAX_CLASSES)), np.float64 if weighted else np.int64)
+    """Return zeros that results of `count_wrong` are added to: of all rows, of each class, and of each pair of classes.
+
+    The shape is (..., 1 + C + C C), (..., 1 + C) with more than `MAX_CONFUSED` classes, and (..., 1) with many.
+    """
+    by_class = n_classes * (n_classes <= MAX_CLASSES)
+    pairs = n_classes**2 * (n_classes <= MAX_CONFUSED)
+    return np.zeros((*shape, 1 + by_class + pairs), np.float64 if weighted else np.int64)
 
 
 def count_wrong(
-    wrong: NDArray[np.bool_], weights: NDArray[np.float64] | None, codes: NDArray[np.intp], n_classes: int
+    taken_for: NDArray[np.integer], weights: NDArray[np.float64] | None, codes: NDArray[np.intp], n_classes: int
 ) -> NDArray:
-    """Return how many rows are wrong, or the sum of their weights, of each column of ``wrong`` (n, ...).
+    """Return how many rows are wrong, or the sum of their weights, of each column of ``taken_for`` (n, ...).
 
-    The shape is that of `error_counts`: all rows come first, then those of each class, whose ``codes`` (n,) are given.
+    These are codes of the classes that rows are taken for; ``codes`` (n,) are those of their own. The shape is that of
+    `error_counts`; pairs are of the own class and the other.
     """
-    errors = error_counts(wrong.shape[1:], n_classes, weights is not None)
-    errors[..., 0] = np.count_nonzero(wrong, axis=0) if weights is None else weights @ wrong
-    for code in np.unique(codes) if errors.shape[-1] > 1 else ():
-        own = codes == code
-        errors[..., 1 + code] = np.count_nonzero(wrong[own], axis=0) if weights is None else weights[own] @ wrong[own]
-    return errors
+    columns = taken_for.reshape(len(codes), -1)
+    errors = error_counts((columns.shape[1],), n_classes, weights is not None)
+    wrong = columns != codes[:, None]
+    errors[:, 0] = np.count_nonzero(wrong, axis=0) if weights is None else weights @ wrong
+    if errors.shape[-1] > 1:
+        rows, column = np.nonzero(wrong)
+        own, counted = codes[rows], None if weights is None else weights[rows]
+        places = [(1, own, n_classes)]
+        if n_classes <= MAX_CONFUSED:
+            places.append((1 + n_classes, own * n_classes + columns[rows, column], n_classes**2))
+        for start, place, count in places:
+            sums = np.bincount(column * count + place, counted, len(errors) * count)
+            errors[:, start : start + count] = sums.reshape(-1, count)
+    return errors.reshape(*taken_for.shape[1:], -1)
 
 
 @contextmanager

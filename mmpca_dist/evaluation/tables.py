@@ -130,7 +130,8 @@ class ErrorTable:
     lines: Sequence[Mapping[str, Any]]
     """One for each of them, split by split, with the keys of `FIELDS`.
 
-    Where errors are counted by class, ``errors_by_class`` and ``rows_by_class`` are lists with an entry for each class.
+    Where errors are counted by class, ``errors_by_class`` and ``rows_by_class`` are lists with an entry for each class,
+    and of few classes ``confused`` has one for each pair of the own class and the one that rows are taken for.
     """
 
     @classmethod
@@ -187,6 +188,19 @@ class ErrorTable:
         total = np.divide(100 * errors, rows, out=np.zeros(rows.shape), where=rows > 0).sum(axis=0)
         means = np.divide(total, splits, out=np.full(total.shape, math.nan), where=splits > 0)
         return rows.sum(axis=0).tolist(), means.tolist()
+
+    def confusions(self, key: Key) -> NDArray[np.float64] | None:
+        """Return the shares of the rows of each class that are taken for each, shape (C, C), of all splits together.
+
+        None where mistakes are not counted by pairs of classes; NaN of classes without rows.
+        """
+        lines = self.by_key[key]
+        if "confused" not in lines[0]:
+            return None
+        rows = np.sum([line["rows_by_class"] for line in lines], axis=0, dtype=float)
+        counts = np.sum([line["confused"] for line in lines], axis=0, dtype=float).reshape(len(rows), len(rows))
+        counts[np.diag_indices(len(rows))] = rows - counts.sum(axis=1)
+        return counts / np.where(rows > 0, rows, np.nan)[:, None]
 
     def cells(self, reference: str = "pca", untested: Collection[str] = ()) -> list[Cell]:
         """Return means, deviations and tests over splits, by method, number of components and classifier.

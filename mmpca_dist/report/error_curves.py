@@ -15,11 +15,11 @@ from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Cell, Key
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures import palette
-from mmpca_dist.pictures.chart import LETTER, WIDTH, Axis, Panel, key, text, words
-from mmpca_dist.pictures.frame import Drawn, Figure, PagePart, Plot
+from mmpca_dist.pictures.chart import Axis, Panel, key, words
+from mmpca_dist.pictures.frame import Figure, PagePart, Plot
 from mmpca_dist.pictures.frame import Key as Entry
 from mmpca_dist.report.explorer import bk, blank, tools
-from mmpca_dist.results.answer import digits, guess, label, named, recommended
+from mmpca_dist.results.answer import guess, label, named, recommended
 from mmpca_dist.results.forms import written
 
 WIDE = 8
@@ -29,8 +29,8 @@ SPREAD = 0.4
 """Share of the room between two numbers of components over which points are moved apart."""
 MAX_DRAWN = 2
 """Numbers of components that pictures of margins show; of more, the reference's best one."""
-MARKER_SIZE, LINE_HEIGHT = 7, 19
-"""Pixels of a mark, and of a line of the map."""
+MARKER_SIZE = 7
+"""Pixels of a mark."""
 
 
 @dataclass(frozen=True)
@@ -192,40 +192,6 @@ def draw_line(panel: Panel, at: NDArray[np.float64], cells: Sequence[Cell], styl
     for chosen, hollow in ((full, False), (~full, True)):
         if style.mark and chosen.any():
             panel.points(at[chosen], means[chosen], style.colour, style.mark, MARKER_SIZE - 1, hollow)
-
-
-def error_map(evaluation: Evaluation) -> Figure:
-    """Return the mean errors of all methods and numbers of components at a glance, a panel for each classifier."""
-    panels = [_map(evaluation, classifier) for classifier in evaluation.classifiers]
-    best = lowest(list(evaluation.cells.values()))
-    caption = (
-        "Mean test error in percent, a line for each method, a column for each number of components: the darker, the "
-        "more errors. The frame is the lowest mean of a panel."
-    )
-    alt = f"The lowest mean error is that of {named(evaluation, best)}."
-    return Figure("error-map", "Errors of all methods", caption, panels, alt=alt)
-
-
-def _map(evaluation: Evaluation, classifier: str) -> Drawn:
-    sizes, methods, decimals = evaluation.n_components, evaluation.methods, digits(evaluation)
-    means = np.array([[evaluation.cells[m, k, classifier].summary.mean for k in sizes] for m in methods])
-    low, high = float(means.min()), float(means.max())
-    names = [words(title_of(method), 18) for method in methods]
-    left, top = 8 + LETTER * max(map(len, names)), 40
-    across = (WIDTH - left) / len(sizes)
-    parts = [text(2, 13, words(label(evaluation, classifier), LONG_NAME), "title")]
-    heads = ["K = " * (j == 0) + str(size) for j, size in enumerate(sizes)]
-    parts += [text(left + (j + 0.5) * across, top - 6, head, "middle") for j, head in enumerate(heads)]
-    for i, name in enumerate(names):
-        y = top + i * LINE_HEIGHT
-        parts.append(text(2, y + 13, name, ""))
-        for j, mean in enumerate(means[i]):
-            shade = 0.05 + 0.5 * (mean - low) / ((high - low) or 1)
-            frame = ' stroke="currentColor" stroke-width="2"' if mean == low else ' stroke="none"'
-            place = f'x="{left + j * across:.1f}" y="{y}" width="{across - 2:.1f}" height="{LINE_HEIGHT - 2}"'
-            parts.append(f'<rect class="c1" fill="currentColor" fill-opacity="{shade:.2f}"{frame} {place}/>')
-            parts.append(text(left + (j + 0.5) * across - 1, y + 13, f"{mean:.{decimals}f}", "middle"))
-    return Drawn("".join(parts), WIDTH, top + LINE_HEIGHT * len(methods) + 4)
 
 
 def split_errors(evaluation: Evaluation) -> list[Figure]:

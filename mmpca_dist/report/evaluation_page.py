@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -14,20 +14,27 @@ import pyarrow.parquet as pq
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import cells_table, classes_table
 from mmpca_dist.jobs.records import CompareRecord
-from mmpca_dist.pictures.frame import PagePart
-from mmpca_dist.report.error_curves import error_map, errors_part, split_errors
+from mmpca_dist.pictures.frame import Figure, PagePart
+from mmpca_dist.report.error_curves import errors_part, split_errors
+from mmpca_dist.report.error_maps import confusions, error_map
 from mmpca_dist.report.pages import figures_of, page, write_page
 from mmpca_dist.report.signed_margins import margin_pictures
 from mmpca_dist.results.evaluation_result import EvaluationResult, evaluation_result
 from mmpca_dist.stores import storage
+
+PICTURES: dict[str, Callable[[Evaluation], Sequence[Figure]]] = {
+    "class-errors": confusions,
+    "errors": lambda evaluation: [error_map(evaluation)],
+    "signed-margins": margin_pictures,
+}
+"""The pictures that parts of the page have."""
 
 
 def parts(evaluation: Evaluation, result: EvaluationResult | None = None) -> list[PagePart]:
     """Return the parts of the page, in reading order: those of the result, and pictures."""
     shown: list[PagePart] = []
     for name, part in (result or evaluation_result(evaluation)).parts.items():
-        pictures = {"signed-margins": margin_pictures, "errors": lambda of: [error_map(of)]}.get(name, lambda _: [])
-        shown.append(replace(part, figures=pictures(evaluation)))
+        shown.append(replace(part, figures=PICTURES[name](evaluation)) if name in PICTURES else part)
         if name == "answer":
             shown.append(errors_part(evaluation))
         elif name == "errors" and (splits := split_errors(evaluation)):

@@ -26,7 +26,23 @@
     const safe = /^[=@\t]|^[-+](?![\d.])/.test(text) ? `'${text}` : text;  // or spreadsheets run it
     return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
-  const csv = (table) => [...table.rows].map((row) => cells(row).map((cell) => quoted(words(cell))).join(",")).join("\r\n");
+  // A value a cell: deviations, p-values and remarks have columns of their own, behind that of the cell they stand in.
+  const plain = (text) => (/^\d{1,3}(,\d{3})+$/.test(text) ? text.replaceAll(",", "") : text);
+  const values = (cell) => {
+    const [, main, deviation] = words(cell.querySelector("bdi") ?? cell).match(/^(.*?)(?: \(([^()]*)\))?$/);
+    const found = new Map(Number.isNaN(size(main)) ? [["", words(cell.querySelector("bdi") ?? cell)]] : [["", main], ...(deviation ? [["deviation", deviation]] : [])]);
+    for (const line of all("small, .mark", cell).map(words)) {
+      const [, name, value] = line.match(/^([a-z ]+?) ?= ?(.+)$/) ?? [null, "remark", line];
+      found.set(name, value);
+    }
+    return found;
+  };
+  const csv = (table) => {
+    const heads = cells(table.tHead.rows[0]).map(words), rows = [...table.tBodies[0].rows].map((row) => cells(row).map(values));
+    const names = heads.map((_, j) => [...new Set(rows.flatMap((row) => [...row[j].keys()]))]);
+    const lines = rows.map((row) => names.flatMap((own, j) => own.map((name) => plain(row[j].get(name) ?? ""))));
+    return [heads.flatMap((head, j) => names[j].map((name) => `${head} ${name}`.trim())), ...lines].map((line) => line.map(quoted).join(",")).join("\r\n");
+  };
   const download = (name, text) => {
     const url = URL.createObjectURL(new Blob(["\ufeff", text, "\r\n"], { type: "text/csv" }));
     make("a", { href: url, download: `${name}.csv` }).click();
@@ -46,7 +62,7 @@
       head.append(sort);
     }
     const name = words(table.caption);
-    const save = button("Download CSV", () => download(name, csv(table)));
+    const save = button("Download CSV", () => download(`${document.title} ${name}`.replace(/[^\p{L}\p{N} .=-]+/gu, "-").slice(0, 120), csv(table)));
     save.setAttribute("aria-label", `Download CSV: ${name}`);
     table.parentElement.after(make("p", { className: "tools" }, save));
   }

@@ -259,13 +259,13 @@ def _why(evaluation: Evaluation, use: Cell) -> list[str]:
     best = lowest(evaluation.distinct)
     if use.key == best.key or use.summary.mean <= best.summary.mean:
         return []
-    decimals = digits(evaluation)
+    decimals, error = digits(evaluation), best.summary.corrected_standard_error
     where = "" if best.classifier == use.classifier else f" under {label(evaluation, best.classifier)}"
+    subject = _named(evaluation, best)
+    opening = f"A{subject[1:]} have" if best.method in evaluation.unreduced else f"{subject} has"
     return [
-        f"{_named(evaluation, best).capitalize() if best.method in evaluation.unreduced else _named(evaluation, best)} "
-        f"{'have' if best.method in evaluation.unreduced else 'has'} the lowest mean, {best.summary.mean:.{decimals}f}%"
-        f"{where}; means within one standard error of it, {best.summary.corrected_standard_error:.{decimals + 1}f}, are "
-        "as good, and of these the fewest components are best."
+        f"{opening} the lowest mean, {best.summary.mean:.{decimals}f}%{where}; means within one "
+        f"standard error of it, {error:.{decimals + 1}f}, are as good, and of these the fewest components are best."
     ]
 
 

@@ -127,10 +127,11 @@ def _errors(evaluation: Evaluation) -> PagePart:
         "Mean (standard deviation) of the test error over the splits, in percent; the lowest mean of "
         f"each column is on a coloured ground. Below it, p of the difference from {title_of(evaluation.reference)} "
         "with as many components under the same classifier: two-sided, by the corrected resampled t-test (Nadeau & "
-        f"Bengio 2003), after Holm's correction for {plural(evaluation.n_tests, 'test')} against it; in bold "
-        'where it is at most 0.05 and the method errs less. "Sign": p of the sign test for the method erring less, as in Luo & Durrant 2017. It is of these '
-        "splits only: splits share rows, so that of two equal methods one errs less by it in far more than one data "
-        f'set of twenty. "With 1": the method gave so many components only{of_intervals(evaluation)}.'
+        f"Bengio 2003), after Holm's correction for {plural(evaluation.n_tests, 'test')} against it; in bold where "
+        'it is at most 0.05 and the method errs less. "Sign": p of the sign test for the method erring less, as in Luo '
+        "& Durrant 2017. It is of these splits only: splits share rows, so that of two equal methods one errs less by "
+        'it in far more than one data set of twenty. "With 1": the method gave so many components only'
+        f"{of_intervals(evaluation)}."
     )
     others = [regression_table(evaluation)] if evaluation.predicts else []
     if any("auc" in line for line in evaluation.table.lines):

@@ -207,6 +207,7 @@ def test_lines_have_the_errors_of_each_class(kind, weighted, merging, monkeypatc
             named = TWINS[line["classifier"]]().fit(*fitted_to).predict(X[test])
             matrix = confusion_matrix(y[test], named, labels=range(4), sample_weight=weights[test])
             np.testing.assert_allclose(line["errors_by_class"], matrix.sum(axis=1) - np.diag(matrix), atol=1e-9)
+            np.testing.assert_allclose(line["confused"], (matrix - np.diag(np.diag(matrix))).ravel(), atol=1e-9)
             assert sum(line["errors_by_class"]) == (pytest.approx(line["errors"]) if weighted else line["errors"])
         np.testing.assert_allclose(record["rows_by_class"], matrix.sum(axis=1))
     assert any(0 in record["rows_by_class"] for record in records) == (kind != "folds")

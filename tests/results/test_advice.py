@@ -100,7 +100,9 @@ def test_the_fewest_components_within_one_corrected_standard_error():
     assert 0 < near.mean - best.mean <= best.corrected_standard_error
     use, why, *_ = advise(found)[0]
     assert use.startswith("Use PCA with 4 components under linear SVM, C = 0.1: 15.7% errors")
-    assert why.startswith(f"PCA with 8 components has the lowest mean, {best.mean:.1f}%; means within one standard error")
+    assert why.startswith(
+        f"PCA with 8 components has the lowest mean, {best.mean:.1f}%; means within one standard error"
+    )
 
 
 def test_nothing_learned_one_split_and_no_all_columns():

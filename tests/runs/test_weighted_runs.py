@@ -88,8 +88,9 @@ def test_an_evaluation_has_the_errors_of_repeated_rows(direct, tmp_path, limits)
         ]
         for line, other in zip(record["errors"], twin["errors"], strict=True):
             if line["classifier"] not in ("svm", "logistic", "ridge"):  # whose penalties count halves
-                by_class = [2 * errors for errors in line["errors_by_class"]]
-                assert {**line, "errors": 2 * line["errors"], "errors_by_class": by_class} == other
+                counts = ("errors_by_class", "confused")
+                twice = {name: [2 * errors for errors in line[name]] for name in counts}
+                assert {**line, "errors": 2 * line["errors"], **twice} == other
 
 
 def test_classifiers_of_whole_weights_have_the_penalties_of_repeated_rows(tmp_path):
