@@ -281,12 +281,13 @@ def _path(placed: NDArray[np.float64]) -> str:
 
 
 def _points(placed: NDArray[np.float64], colour: str, mark: str, size: float, hollow: bool, opacity: float) -> str:
-    """Return marks as one path: points with round ends, or corners; a tenth of a pixel is enough."""
+    """Return marks as one path: points with round ends, or corners."""
     shade = f' opacity="{opacity}"' if opacity < 1 else ""
     spots = np.round(placed, 1).tolist()
-    if mark == "circle" and not hollow:
-        path = "".join(f"M{x:g} {y:g}h0" for x, y in spots)
-        return f'<path class="{colour}" stroke-width="{size:g}" stroke-linecap="round"{shade} d="{path}"/>'
+    if mark == "circle" and not hollow:  # in half pixels, without decimals: there may be thousands
+        path = "".join(f"M{x} {y}h0" for x, y in np.round(2 * placed).astype(int).tolist())
+        look = f'stroke-width="{2 * size:g}" stroke-linecap="round" transform="scale(.5)"'
+        return f'<path class="{colour}" {look}{shade} d="{path}"/>'
     half = size / 2
     if mark == "circle":
         outline = f"m{-half:g} 0a{half:g} {half:g} 0 1 0 {size:g} 0a{half:g} {half:g} 0 1 0 {-size:g} 0z"

@@ -34,9 +34,9 @@ def place_look(place: int) -> tuple[str, str]:
 
 
 def method_look(name: str) -> tuple[str, str]:
-    """Return the colour and the mark of a method, the same in all pictures; PCA has the colour of the ink."""
-    if name == "pca":
-        return "ink", "circle"
+    """Return the colour and the mark of a method, the same in all pictures: of PCA that of the ink, of none grey."""
+    if name in ("pca", "all-columns"):
+        return ("ink" if name == "pca" else "faint"), "circle"
     return place_look(KNOWN.index(name) if name in KNOWN else crc32(name.encode()))
 
 

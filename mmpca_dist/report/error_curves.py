@@ -212,7 +212,7 @@ def split_errors(evaluation: Evaluation) -> list[Figure]:
     panels, seen, title = [], [], title_of(use.method)
     for other in others:
         outcome, of_other = _test_words(evaluation, use, other), f"{title_of(other.method)} ({other.used})"
-        across, up = f"{words(of_other)}: error (%)", f"{words(title, 18)}: error (%)"
+        across, up = f"{words(of_other)}: error (%)", f"{words(title)}: error (%)"
         panel = Panel(f"against {words(of_other, 30)}", across, up, notes=[(outcome, "ink")], square=True)
         panel.x.most = panel.y.most = 4
         panel.line(ends, ends, "faint", 1)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.results import Evaluation
+from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.chart import LETTER, WIDTH, distinct, text, words
 from mmpca_dist.pictures.frame import Drawn, Figure
@@ -53,7 +54,7 @@ def confusions(evaluation: Evaluation) -> list[Figure]:
         ]
         wrong = np.where(np.eye(len(shares), dtype=bool), 0, np.nan_to_num(shares))
         panels.append(
-            grid(words(named(evaluation, cells[key]), 52), classes, distinct(classes, 5), texts,
+            grid(words(_short(evaluation, cells[key]), LONG_NAME), classes, distinct(classes, 5), texts,
                  wrong / (wrong.max() or 1), np.eye(len(shares), dtype=bool))
         )  # fmt: skip
     caption = (
@@ -61,6 +62,10 @@ def confusions(evaluation: Evaluation) -> list[Figure]:
         "splits together. Frames: taken for their own. The darker, the more are taken for another."
     )
     return [Figure("confusions", "Classes that are taken for others", caption, panels)] if panels else []
+
+
+def _short(evaluation: Evaluation, cell: Cell) -> str:
+    return f"{title_of(cell.method)} ({cell.used}), {label(evaluation, cell.classifier)}"
 
 
 def grid(

@@ -317,6 +317,6 @@
 
   // Paper shows tables that are folded away.
   let folded = [];
-  addEventListener("beforeprint", () => { for (const one of folded = all("main > details:not([open]), div > details:not([open])")) one.open = true; });
+  addEventListener("beforeprint", () => { for (const one of folded = all("div > details:not([open])")) one.open = true; });
   addEventListener("afterprint", () => { for (const one of folded) one.open = false; });
 })();
