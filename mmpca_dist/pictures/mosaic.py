@@ -47,7 +47,7 @@ def mosaic(title: str, lines: Sequence[tuple[str, Sequence[NDArray[np.uint8]], S
             x = left + i * (across + GAP)
             parts.append(
                 f'<image x="{x:.1f}" y="{y:.1f}" width="{across:.1f}" height="{down:.1f}" preserveAspectRatio="none" '
-                f'href="data:image/png;base64,{_png(image)}"/><rect class="line" x="{x:.1f}" y="{y:.1f}" '
+                f'href="{data_uri(image)}"/><rect class="line" x="{x:.1f}" y="{y:.1f}" '
                 f'width="{across:.1f}" height="{down:.1f}"/>'
             )
             if above:
@@ -56,7 +56,8 @@ def mosaic(title: str, lines: Sequence[tuple[str, Sequence[NDArray[np.uint8]], S
     return Drawn("".join(parts), WIDTH, round(y + 4))
 
 
-def _png(image: NDArray[np.uint8]) -> str:
+def data_uri(image: NDArray[np.uint8]) -> str:
+    """Return pixels, (h, w) grey or (h, w, 4), as the ``data:`` address of a PNG."""
     buffer = io.BytesIO()
-    Image.fromarray(image).save(buffer, format="png")
-    return base64.b64encode(buffer.getvalue()).decode("ascii")
+    Image.fromarray(image).save(buffer, format="png", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -30,7 +30,7 @@ from mmpca_dist.results.figures import Figures, note_of_first, note_of_models
 
 bk: Any = models
 """Its annotations tell what models hold, not what they take."""
-MAX_NUMBERS = 250_000
+MAX_NUMBERS = 160_000
 """Coordinates in a page, of all methods and components together: half a megabyte."""
 MAX_COMPONENTS, BARS = 16, 15
 """Components whose loadings a page holds, and loadings that have a bar."""
@@ -96,6 +96,7 @@ def points_part(
         "strips": packed(strips(ranks, len(keys) or 1)),
         "groups": [*groups, *(_groups_of(name, values) for name, values in sample.columns.items())],
         "columns": list(sample.columns),
+        "images": sample.images,
         "searches": len(dataset["classes"]) > MAX_KEYS and bool(keys),
         "arrows": dataset["image_shape"] is None,
         "colours": {f"group-{i}": place_look(i)[0] for i in range(MAX_KEYS)} | {"others": "faint", "arrow": "faint"},
@@ -108,6 +109,7 @@ def points_part(
     )
     caption += f" {seen}" + note_of_models(shown, "these are coordinates of the first class's model")
     beside = f", and its values of {', '.join(sample.columns)}" if sample.columns else ""
+    beside += ", and its image" if sample.images else ""
     caption += f" The page holds of each of these rows its number, its outcome and its coordinates{beside}."
     if sample.left_out:
         caption += f" It does not hold {', '.join(sample.left_out)}; report.columns says which columns it does."

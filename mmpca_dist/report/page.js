@@ -91,7 +91,7 @@
     for (const each of plot.renderers) {
       const colour = names[each.name] ? css(names[each.name]) : null;
       if (each.name === "words") each.glyph.setv({ text_color: { value: ink }, background_fill_color: { value: paper } });
-      for (const glyph of colour ? [each.glyph, each.nonselection_glyph] : []) {
+      for (const glyph of colour ? [each.glyph, each.selection_glyph, each.nonselection_glyph] : []) {
         for (const kind of ["fill_color", "line_color"]) {
           if (glyph?.[kind]?.value != null || (kind === "fill_color" && glyph?.[kind] && !glyph[kind].field)) glyph[kind] = { value: colour };
         }
@@ -252,6 +252,24 @@
         const lines = rows.selected.indices.map((row) => ["row", "outcome", ...beside, "x", "y"].map((name) => quoted(String(at[name][row]))).join(","));
         download("marked rows", [heads.map(quoted).join(","), ...lines].join("\r\n"));
       });
+      // Images of the row that is pointed at, or of those that are marked.
+      const SIDE = 48, MOST = 24;
+      const thumb = (row) => {
+        const { source, columns, lines, tall } = data.images, image = make("i", { className: "thumb", title: `row ${record(rows.data).row[row]}: ${outcome(row)}` });
+        const [wide, high] = tall > 1 ? [SIDE / tall, SIDE] : [SIDE, SIDE * tall];
+        Object.assign(image.style, {
+          width: `${wide}px`, height: `${high}px`, backgroundImage: `url(${source})`, backgroundSize: `${columns * wide}px ${lines * high}px`,
+          backgroundPosition: `${-(row % columns) * wide}px ${-Math.floor(row / columns) * high}px`,
+        });
+        return image;
+      };
+      const gallery = make("div", { className: "gallery" });
+      const view = (pointed) => gallery.replaceChildren(...(pointed.length ? pointed : rows.selected.indices).slice(0, MOST).map(thumb));
+      if (data.images) {
+        status.after(gallery);
+        rows.inspect.connect(() => view(rows.inspected.indices));
+        rows.selected.properties.indices.change.connect(() => view([]));
+      }
       rows.selected.properties.indices.change.connect(tell);
       controls.append(
         method.element, x.element, y.element, ...(data.groups.length > 1 ? [colour.element] : []), ...(data.searches ? [search, names] : []),

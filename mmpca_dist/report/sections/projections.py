@@ -20,6 +20,7 @@ from mmpca_dist.jobs.records import COUNT
 from mmpca_dist.pictures import palette
 from mmpca_dist.pictures.chart import Panel, key, words
 from mmpca_dist.pictures.frame import Drawn, Figure, ReportSection
+from mmpca_dist.report.thumbnails import image_sheet
 from mmpca_dist.results.figures import Figures, note_of_models
 from mmpca_dist.results.run_result import SolvedRun
 from mmpca_dist.stores.zarr_stores import reading_own
@@ -69,6 +70,8 @@ class ProjectedSample:
     """The values of each row in the columns that are no features, as text."""
     left_out: Sequence[str] = ()
     """Such columns that a page does not carry."""
+    images: Mapping[str, Any] | None = None
+    """The rows as images, as of `image_sheet`."""
 
     @classmethod
     def of(cls, finished: SolvedRun, methods: Sequence[Figures]) -> ProjectedSample | None:
@@ -104,7 +107,9 @@ class ProjectedSample:
         note = f"all {n_rows:,} rows" if len(codes) == n_rows else f"{len(codes):,} of {n_rows:,} rows, evenly spaced"
         stacked = {name: np.concatenate(blocks) for name, blocks in rows.items()}
         columns, left_out = _columns(finished, numbers)
-        return cls(stacked, codes, note, numbers, values.tolist() if has_targets else (), columns, left_out)
+        shape = None if config.report.columns == "none" else counted["image_shape"]
+        images = image_sheet(finished.table, numbers, shape)
+        return cls(stacked, codes, note, numbers, values.tolist() if has_targets else (), columns, left_out, images)
 
 
 def _columns(finished: SolvedRun, numbers: Sequence[int]) -> tuple[dict[str, list[str]], list[str]]:
