@@ -223,8 +223,9 @@ def show(output: str, opens: bool, as_json: bool) -> None:
 
 @cli.command(short_help="Compare the settings and results of runs, or of evaluations.")
 @click.argument("outputs", nargs=-1, metavar="RUN RUN ...")
+@click.option("--open", "opens", is_flag=True, help="Open a page, in a temporary file, that draws them over one another.")
 @json_option
-def compare(outputs: tuple[str, ...], as_json: bool) -> None:
+def compare(outputs: tuple[str, ...], opens: bool, as_json: bool) -> None:
     """Compare the other runs with the first: what differs in settings and data, and results next to one another.
 
     Of runs: components, shares, eigenvalues, and angles between the subspaces of methods of the same name. Of
@@ -232,11 +233,15 @@ def compare(outputs: tuple[str, ...], as_json: bool) -> None:
 
     \b
     Example:
-      mmpca compare runs/a runs/b
+      mmpca compare runs/a runs/b --open
     """
     from mmpca_dist.runs.compare_runs import compare_runs
 
     comparisons = compare_runs(outputs)
+    if opens:
+        from mmpca_dist.runs.compare_page import compare_page
+
+        shown.open_page(compare_page(comparisons), "compare")
     if as_json:
         print_json([asdict(each) for each in comparisons])
         return

@@ -245,6 +245,14 @@ def print_differences(comparison: Comparison) -> None:
         print_text(console, note, style="dim", soft_wrap=False)
 
 
+def open_page(html: str, name: str, file: str | None = None) -> None:
+    """Write a page, to a temporary file unless one is named, and open it in the browser."""
+    page = Path(file or Path(tempfile.mkdtemp(prefix=f"mmpca-{name}-")) / "index.html").resolve()
+    page.write_text(html, encoding="utf-8")
+    print_text(console, f"Page: {page}")
+    open_report(str(page))
+
+
 def open_report(address: str) -> None:
     """Open the report of a finished run or evaluation in the browser; download one that is not on this machine."""
     from mmpca_dist.stores import storage

@@ -171,8 +171,8 @@ def _projections(methods: Sequence[Figures], sample: ProjectedSample, dataset: M
     shown = [m for m in methods if m.name in sample.rows and sample.rows[m.name].shape[1]]
     if not shown or not len(sample.codes):
         return []
-    panels = [_panel(method, np.asarray(sample.rows[method.name][:, : method.size], np.float64), sample, keys, ranks)
-              for method in shown]  # fmt: skip
+    rows = [np.asarray(sample.rows[method.name][:, : method.size], np.float64) for method in shown]
+    panels = [projection_panel(m.label, each, sample, keys, ranks) for m, each in zip(shown, rows, strict=True)]
     targets = dataset.get("targets")
     told = f", from blue where {targets[0]} is low to orange" if targets else ", coloured by its class"
     caption = f"Each point is a row ({sample.note}){told}. A method with one component has a line for each class."
@@ -182,15 +182,15 @@ def _projections(methods: Sequence[Figures], sample: ProjectedSample, dataset: M
     return [Figure("projection", "The rows along the first two components", caption, panels, entries, alt)]
 
 
-def _panel(
-    method: Figures, rows: NDArray[np.float64], sample: ProjectedSample, keys: Sequence[ClassKey],
-    ranks: NDArray[np.intp],
-) -> Drawn:  # fmt: skip
+def projection_panel(
+    title: str, rows: NDArray[np.float64], sample: ProjectedSample, keys: Sequence[ClassKey], ranks: NDArray[np.intp]
+) -> Drawn:
+    """Return the rows (m, K) along their first two components, or a line for each class where they have one."""
     finite = np.isfinite(rows).all(axis=1)
     rows, ranks, codes = rows[finite], ranks[finite], np.asarray(sample.codes)[finite]
     lines = strips(ranks, len(keys) or 1)
     up = rows[:, 1] if rows.shape[1] > 1 else lines
-    panel = Panel(words(method.label), "component 1", "component 2" if rows.shape[1] > 1 else "", 250)
+    panel = Panel(words(title, 32), "component 1", "component 2" if rows.shape[1] > 1 else "", 250)
     ends = [reach(values) for values in (rows[:, 0], up)]
     for axis, (low, high) in zip((panel.x, panel.y), ends, strict=True):
         axis.see([low, high])
