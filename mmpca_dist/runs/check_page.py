@@ -39,19 +39,18 @@ def check_page(checked: TableCheck, output: str | None = None) -> str:
     ``checked.to_json()``.
     """
     classes, alerts, uses = dict(sorted(checked.classes.items())), checked.alerts, checked.uses
+    in_alerts = telling_notes(checked.telling)
     dataset = {
         "uri": checked.uri, "n_rows": checked.n_rows, "n_features": checked.n_features, "classes": [*classes],
         "counts": [checked.n_rows - checked.n_unlabelled] if checked.predicts else [*classes.values()],
         **({"targets": [checked.label]} if checked.predicts else {}),
     }  # fmt: skip
-    notes = [note for note in checked.notes if note not in telling_notes(checked.telling)]  # alerts tell of these
+    notes = [note for note in checked.notes if note not in in_alerts]
     config = "" if checked.refused else suggested_yaml(checked)
     lead = " ".join(f"{line}." for line in checked.remedies[sum(use.refused for use in uses) :])
     values = {use.column.name: _values(use) for use in uses}
-    found = [
-        (alert["column"], values.get(alert["column"], ""), Field(mark=alert["alert"]), alert["reason"], alert["use"])
-        for alert in alerts
-    ]
+    found = [(one["column"], values.get(one["column"], ""), Field(mark=one["alert"]), one["reason"], one["use"])
+             for one in alerts]  # fmt: skip
     headings = [COLUMN, VALUES, Heading("alert", "name"), Heading("what was found"), USE]
     return page(
         "Check",
@@ -73,9 +72,7 @@ def _answer(checked: TableCheck, output: str | None) -> PagePart:
     made, left_out = plural(checked.n_features, "feature"), len(checked.of_use(LEFT_OUT))
     used = f"makes {made} and leaves out {plural(left_out, 'column')}" if left_out else f"makes {made}"
     lead = [f"A run {used}.", *([f"The label is {label}, {checked.why}."] if label else [])]
-    return PagePart(
-        "answer", "", lead=lead, commands={"Run it" if output else "Write a configuration, and run it": run}
-    )
+    return PagePart("answer", "", lead=lead, commands={"Run it" if output else "Write a configuration and run it": run})
 
 
 def _values(use: ColumnRole) -> Field:
@@ -89,7 +86,9 @@ def _values(use: ColumnRole) -> Field:
 
 def _columns(checked: TableCheck, values: Mapping[str, Field]) -> PagePart:
     numbers = [Heading(name, "number") for name in ("different", "missing", "of the scatter", "tells of classes")]
-    marks = [(alert["column"], alert["alert"]) for alert in checked.alerts if alert["alert"] != LEFT_OUT]
+    marks: dict[str, list[str]] = {}
+    for one in checked.alerts:
+        marks.setdefault(one["column"], []).extend([one["alert"]] if one["alert"] != LEFT_OUT else [])
     rows = []
     for each, use in zip(checked.to_json()["columns"], checked.uses, strict=True):
         name, lost = each["column"], each["missing"] / max(checked.n_rows, 1)
@@ -97,7 +96,7 @@ def _columns(checked: TableCheck, values: Mapping[str, Field]) -> PagePart:
             name, each["type"], values[name], use.column.distinct,
             Field(f"{each['missing']:,}", [written("share", lost)] if lost else []),
             *map(_share, (each["scatter"], each["tells"])),
-            Field(use.what, [use.reason] if use.reason else [], ", ".join(kind for of, kind in marks if of == name)),
+            Field(use.what, [use.reason] if use.reason else [], ", ".join(marks.get(name, ()))),
         ])  # fmt: skip
     table = _table([COLUMN, Heading("type", "kind"), VALUES, *numbers, USE], rows)
     return PagePart("columns", "All columns", [ABOUT], tables=[table])
@@ -107,9 +106,8 @@ def _unnamed(checked: TableCheck) -> PagePart:
     """Return the columns of an array, of which no more is known than their scatter."""
     scatter = np.array(checked.scatter)
     largest = np.argsort(-scatter, kind="stable")[:MAX_UNNAMED]
-    rows = [
-        *zip(map(str, largest), (written("share", scatter[i]) for i in largest), bars(scatter[largest]), strict=True)
-    ]
+    shares = (written("share", share) for share in scatter[largest])
+    rows = list(zip(map(str, largest), shares, bars(scatter[largest]), strict=True))
     words = f"Of {plural(len(scatter), 'column')}, {np.sum(scatter == 0):,} are the same in all rows."
     headings = [Heading("no.", "number"), Heading("of the scatter", "number"), Heading("", "bar")]
     return PagePart("columns", "Columns with most of the scatter", [words], tables=[PrintedTable(headings, rows)])
