@@ -10,7 +10,7 @@ import click
 
 from mmpca_dist.errors import OutputError
 
-from .console import console, print_check, print_json, print_text
+from .console import console, open_page, print_check, print_json, print_text
 from .options import (
     checked,
     chosen_yaml,
@@ -29,10 +29,12 @@ from .session import STARTS_AGAIN, session
 @click.option("-o", "--output", metavar="FILE", help="Write a configuration, with a reason for each setting.")
 @click.option("--overwrite", is_flag=True, help="Replace FILE.")
 @missing_value_option
+@click.option("--open", "opens", is_flag=True, help="Open a page on the columns: FILE.html, or a temporary file.")
 @json_option
 def check(
-    table: str, label: str | None, output: str | None, overwrite: bool, missing_values: tuple[str, ...], as_json: bool
-) -> None:
+    table: str, label: str | None, output: str | None, overwrite: bool, missing_values: tuple[str, ...], opens: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Read TABLE once: types, gaps, identifiers, categories, scales, classes, and all that a run would refuse.
 
     TABLE is whatever `mmpca run` or `mmpca ingest` reads, such as CSV, Parquet, Zarr or LIBSVM text.
@@ -41,13 +43,19 @@ def check(
     Examples:
       mmpca check table.csv
       mmpca check table.csv --label species -o my.yaml
+      mmpca check table.csv --open
     """
-    if output is not None and Path(output).exists() and not overwrite:
-        raise OutputError(f"{output} is there already: name another file, or --overwrite.")
+    for file in [] if output is None or overwrite else [output, f"{output}.html"][: 1 + opens]:
+        if Path(file).exists():
+            raise OutputError(f"{file} is there already: name another file, or --overwrite.")
     found = checked(table, label, missing_values)
     print_check(found)
     if as_json:
         print_json(found.to_json())
+    if opens:
+        from mmpca_dist.runs.check_page import check_page
+
+        open_page(check_page(found, output), "check", output and f"{output}.html")
     chosen = chosen_yaml(found)
     if output is not None:
         Path(output).write_text(chosen, encoding="utf-8")

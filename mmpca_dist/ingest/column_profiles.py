@@ -28,6 +28,8 @@ VALUES, FEWEST_VALUES = 1 << 20, 16
 ALL = 1 << 64
 CELLS = 1 << 20
 """Cells of rows at even distances that are kept in all columns together."""
+BARS = 18
+"""Bars of the histogram of a column; of levels the last is that of all others."""
 WHOLE = 2.0**53
 """Whole numbers from here on are not told apart as doubles."""
 
@@ -202,6 +204,20 @@ class ColumnProfile:
     def deviation(self) -> float:
         """The standard deviation of the numbers of the column."""
         return float(np.sqrt(self._spread.squares[0] / max(self.n_known - self.n_infinite, 1)))
+
+    @property
+    def bars(self) -> list[int]:
+        """Rows that are kept in equal parts of the range; of text, rows of the most frequent values and all others."""
+        numbers, span = self.some_rows(number=True), self.largest - self.smallest
+        if pa.types.is_temporal(self.kind) or not (np.isfinite(span) if self.is_number else not self.all_differ):
+            return []
+        if self.is_number:
+            n_bars = min(BARS, self.n_distinct)
+            parts = (numbers[np.isfinite(numbers)] - self.smallest) / (span or 1) * n_bars
+            return np.bincount(np.minimum(parts, n_bars - 1).astype(int), minlength=n_bars).tolist()
+        counts = sorted(self.levels.values(), reverse=True)
+        shown = counts if self.keeps_all and len(counts) <= BARS else counts[: BARS - 1]
+        return shown + [self.n_known - sum(shown)] * (len(shown) < self.n_distinct)
 
 
 def _whole(values: pa.Array) -> pa.Array:

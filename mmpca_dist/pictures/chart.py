@@ -16,6 +16,8 @@ from mmpca_dist.pictures.frame import Drawn, Figure, Key
 
 WIDTH, HEIGHT = 320, 210
 """Pixels of a panel; pages stretch it to the room that there is."""
+SMALL = 90, 22
+"""Pixels of a histogram in a field of a table."""
 TEXT, LETTER = 11, 6.7
 """Pixels of letters, and the width of one, about."""
 ROOM = 0.04
@@ -298,6 +300,22 @@ def _points(placed: NDArray[np.float64], colour: str, mark: str, size: float, ho
     path = "".join(f"M{x:g} {y:g}{outline}" for x, y in spots)
     fill = ' style="fill:var(--paper)" stroke-width="1.4"' if hollow else ' fill="currentColor" stroke="none"'
     return f'<path class="{colour}"{fill}{shade} d="{path}"/>'
+
+
+def sparkline(heights: Sequence[int], rest: bool = False) -> Drawn:
+    """Return a histogram as small as a word; with ``rest`` the last bar, of all other values, is cut at the tallest."""
+    step, tallest = SMALL[0] / max(len(heights), 6), max(heights[: len(heights) - rest], default=0)
+    tops = [SMALL[1] - max((SMALL[1] - 1) * min(n / tallest, 1), 1.5) if n else SMALL[1] for n in heights]
+    bars = [f"M{i * step:.1f} {SMALL[1]}h{step - 1:.1f}V{top:.1f}h{1 - step:.1f}z" for i, top in enumerate(tops)]
+    last = f'<path class="faint" fill="currentColor" stroke="none" d="{bars.pop()}"/>' if rest else ""
+    ground = f'<path class="line" d="M0 {SMALL[1] - 0.5}H{SMALL[0]}"/>'
+    return Drawn(f'{ground}<path fill="currentColor" stroke="none" d="{"".join(bars)}"/>{last}', *SMALL)
+
+
+def gauge(share: float) -> Drawn:
+    """Return a share as a bar below a number."""
+    whole = '<path class="line" stroke-width="3" d="M0 2H56"/>'
+    return Drawn(f'{whole}<path stroke-width="3" d="M0 2H{56 * share:.1f}"/>', 56, 4)
 
 
 STYLE = (

@@ -47,7 +47,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a printed table: its text, a warning behind it, and lines of small print below it."""
+    """A field of a printed table: its text, a warning behind it, a small picture and lines of small print below it."""
 
     text: str = ""
     small: Sequence[str] = ()
@@ -55,6 +55,7 @@ class Field:
     best: bool = False
     bold: bool = False
     """Whether the first line of small print is bold."""
+    picture: Drawn | None = None
 
     @property
     def words(self) -> str:

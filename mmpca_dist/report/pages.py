@@ -32,6 +32,7 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\uff
 def page(
     about: str, results: Any, parts: Sequence[PagePart], facts: Mapping[str, int], *,
     opens_classes: bool = True, answer: PagePart | None = None, dask_page: bool = False,
+    about_config: str = "as resolved; with it and the same data the run can be repeated",
 ) -> str:  # fmt: skip
     """Return a page as one HTML document.
 
@@ -39,9 +40,11 @@ def page(
     pages show: ``dataset``, ``notes``, ``stages`` (their seconds), ``config_yaml`` and ``versions``. ``facts`` are
     numbers in addition to those of the data set, with their units, and the ``answer`` sentences and commands below the
     title. Where it ``opens_classes``, few of them are listed openly. ``dask_page`` says whether Dask's own report lies
-    beside it.
+    beside it. What there is none of is left out: classes, stages, a configuration, of which ``about_config`` tells.
     """
     dataset, stages = results.dataset, results.stages
+    times = written("time", sum(stages.values())), "in all stages"
+    tables = table_parts(dataset, opens_classes) if "targets" in dataset or dataset["classes"] else []
     plots = [plot for part in parts for plot in part.plots]
     environment = jinja2.Environment(
         autoescape=True,
@@ -55,14 +58,15 @@ def page(
         title=str(dataset["uri"]).rstrip("/").rsplit("/", 1)[-1] or str(dataset["uri"]),
         about=about,
         dataset=dataset,
-        facts=[*_facts(dataset, facts), (written("time", sum(stages.values())), "in all stages")],
+        facts=[*_facts(dataset, facts), *([times] if stages else [])],
         colours=Markup(style() + STYLE),  # noqa: S704 - no text of data
         notes=results.notes,
         answer=answer or PagePart("", ""),
-        parts=[*parts, *table_parts(dataset, opens_classes), stages_part(stages)],
+        parts=[*parts, *tables, *([stages_part(stages)] if stages else [])],
         payloads={plot.name: _payload(plot) for plot in plots},
         scripts=[*([_script("bokeh")] if plots else []), _script("page")],
         config=results.config_yaml,
+        about_config=about_config,
         dask_page=dask_page,
         versions=PrintedTable(
             [Heading("library"), Heading("version")], list(results.versions.items()), "Versions", opens=False

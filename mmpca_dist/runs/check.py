@@ -22,10 +22,10 @@ from mmpca_dist.ingest.row_source import LABELS, RowSource
 from mmpca_dist.ingest.sources import DatasetRows
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.runs.label_guess import MAX_CLASSES, label_among, label_beside, makes_groups, repeats_id
-from mmpca_dist.statistics.telling_columns import telling_columns
+from mmpca_dist.statistics.telling_columns import TELLING, telling_notes, telling_shares
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.column_names import is_index
-from mmpca_dist.tables.column_scatter import ColumnSpread
+from mmpca_dist.tables.column_scatter import ColumnSpread, dominant_columns, percent
 from mmpca_dist.tables.compose import compose, label_plays, open_rows
 from mmpca_dist.tables.levels import FEWEST_ROWS, MOSTLY, Levels, is_text, notes_on_many
 from mmpca_dist.tables.readers.formats import format_of, text_form
@@ -34,6 +34,8 @@ from mmpca_dist.tables.stored_types import is_number
 from mmpca_dist.tables.times import remedy_for, times_in
 
 LABEL, NUMBER, INDICATORS, LEFT_OUT, GROUPS = "label", "number", "indicators", "left out", "groups"
+MANY_GAPS = 0.05
+"""Features that lack more than this share of the rows are named in alerts."""
 Progress = Callable[[int, int], None]
 
 
@@ -58,6 +60,16 @@ class ColumnRole:
     def levels(self) -> Levels:
         return Levels.of(self.column.name, (self.counted or self.column).levels)
 
+    @property
+    def squares(self) -> float:
+        """The sum of squared deviations of its features from their means."""
+        column = self.counted or self.column
+        if self.what != INDICATORS:
+            return column.n_known * column.deviation**2 if self.n_features else 0.0
+        counts = column.levels
+        n_rows = [sum(counts[text] for text in texts) for texts in self.levels.by_indicator]
+        return float(sum(n * (1 - n / counts.total()) for n in n_rows))
+
     def row(self) -> dict[str, Any]:
         column = self.column
         values = ", ".join(text[:20] for text, _ in column.levels.most_common(2))
@@ -76,7 +88,7 @@ class TableCheck:
 
     ``why`` is the reason for the label, which may stand for numbers to predict (``predicts``) rather than ``classes``;
     ``features`` is the list column that holds the rows; ``squares`` are squared deviations of the columns of an array;
-    ``refused`` is what no setting mends.
+    ``telling`` is the share of what varies by class that columns tell, and how; ``refused`` is what no setting mends.
     """
 
     uri: str
@@ -91,6 +103,7 @@ class TableCheck:
     uses: list[ColumnRole] = field(default_factory=list)
     features: str | None = None
     squares: NDArray[np.float64] | None = None
+    telling: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     missing_values: list[str] = field(default_factory=list)
     decimal: str | None = None
@@ -114,11 +127,40 @@ class TableCheck:
             *([f"{self.n_unlabelled:,} rows without a label: left out"] if self.n_unlabelled else []),
         ]
 
+    @property
+    def scatter(self) -> list[float]:
+        """The share of each column in the scatter of the features, before columns are standardised."""
+        squares = np.array([use.squares for use in self.uses]) if self.squares is None else self.squares
+        with np.errstate(invalid="ignore", over="ignore"):  # of numbers near the largest
+            return (squares / (float(squares.sum()) or 1.0)).tolist()
+
+    @property
+    def alerts(self) -> list[dict[str, str]]:
+        """What to look at in single columns, why, and the use of each: the gravest first."""
+        left, heavy = self.of_use(LEFT_OUT), dominant_columns(np.array(self.scatter))
+        gaps = {use.column.name: use.column.n_missing / self.n_rows for use in self.uses if use.n_features}
+        shares = {self.uses[i].column.name if self.uses else f"column {i}": share for i, share in heavy}
+        telling = {name: how for name, (share, how) in self.telling.items() if share > TELLING}
+        drop, same = "leave it out if it is known only with the label", "standardize: true gives all the same weight"
+        alerts = [
+            *((use.column.name, "refused", use.reason, LEFT_OUT) for use in left if use.refused),
+            *((name, "tells the classes", how, f"kept: {drop}") for name, how in telling.items()),
+            *((name, "holds the scatter", f"{percent(share)} of the scatter", f"kept: {same}")
+              for name, share in shares.items()),
+            *((use.column.name, LEFT_OUT, use.reason, LEFT_OUT) for use in left if not use.refused),
+            *((name, "gaps", f"{percent(share)} is missing", "kept: means stand for gaps")
+              for name, share in gaps.items() if share > MANY_GAPS),
+        ]  # fmt: skip
+        return [dict(zip(("column", "alert", "reason", "use"), alert, strict=True)) for alert in alerts]
+
     def to_json(self) -> dict[str, Any]:
-        plain = {name: value for name, value in vars(self).items() if name not in ("uses", "squares")}
-        counts = ({"missing": use.column.n_missing, "different": use.column.n_distinct} for use in self.uses)
-        rows = [{**use.row(), **exact} for use, exact in zip(self.uses, counts, strict=True)]
-        return {**plain, "remedies": self.remedies, "columns": rows}
+        plain = {name: value for name, value in vars(self).items() if name not in ("uses", "squares", "telling")}
+        rows = [
+            {**use.row(), "missing": use.column.n_missing, "different": use.column.n_distinct, "bars": use.column.bars,
+             "scatter": share if use.n_features else None, "tells": self.telling.get(use.column.name, (None,))[0]}
+            for use, share in zip(self.uses, self.scatter if self.uses else (), strict=True)
+        ]  # fmt: skip
+        return {**plain, "remedies": self.remedies, "alerts": self.alerts, "columns": rows}
 
     def lines(self) -> list[str]:
         lines = [f"{self.uri}: {self.n_rows:,} rows, {len(self.uses) or self.n_features:,} columns ({self.layout})"]
@@ -258,7 +300,8 @@ def _judged(
     if label is not None and not checked.predicts:
         kept = [use for use in uses if use.n_features]
         features = {use.column.name: (use.column.some_rows(use.what == NUMBER), use.what != NUMBER) for use in kept}
-        checked.notes += telling_columns(features, label.some_rows(number=False))
+        checked.telling = telling_shares(features, label.some_rows(number=False))
+        checked.notes += telling_notes(checked.telling)
     return checked
 
 

@@ -25,13 +25,13 @@ def telling_note(name: str, how: str) -> str:
     return f"{name} nearly tells the classes apart alone: {how}. {remedy}"
 
 
-def telling_columns(columns: Mapping[str, tuple[NDArray, bool]], codes: NDArray) -> list[str]:
-    """Return notes on columns that nearly tell the classes apart in some rows.
+def telling_shares(columns: Mapping[str, tuple[NDArray, bool]], codes: NDArray) -> dict[str, tuple[float, str]]:
+    """Return the share of what varies by class that columns tell of some rows, and how in words.
 
     ``columns`` are numbers, or numbers of levels where the second value is True, NaN where there is none; ``codes`` the
-    classes of the rows.
+    classes of the rows. Columns of too few rows are left out.
     """
-    found = []
+    shares = {}
     for name, (values, is_text) in columns.items():
         known = ~np.isnan(values)
         classes, own = np.unique(codes[known], return_inverse=True)
@@ -40,10 +40,15 @@ def telling_columns(columns: Mapping[str, tuple[NDArray, bool]], codes: NDArray)
         splits = [] if is_text else _splits(values[known], own, len(classes))
         levels = np.unique(values[known], return_inverse=True)[1] if is_text else np.searchsorted(splits, values[known])
         share = _share_of_classes(levels, own)
-        if share > TELLING:
-            at = " and ".join(f"{split:.6g}" for split in splits)
-            how = f"its {levels.max() + 1} texts tell" if is_text else f"split at {at} it tells"
-            found.append((-share, telling_note(repr(name), f"{how} {percent(share)} of what varies by class")))
+        at = " and ".join(f"{split:.6g}" for split in splits)
+        how = f"its {levels.max() + 1} texts tell" if is_text else f"split at {at} it tells"
+        shares[name] = share, f"{how} {percent(share)} of what varies by class"
+    return shares
+
+
+def telling_notes(shares: Mapping[str, tuple[float, str]]) -> list[str]:
+    """Return notes on the columns that nearly tell the classes apart."""
+    found = [(-share, telling_note(repr(name), how)) for name, (share, how) in shares.items() if share > TELLING]
     return [note for _, note in sorted(found)[:MAX_TELLING]]
 
 
@@ -59,7 +64,7 @@ def notes_on_telling(rows: Rows) -> list[str]:
         width = levels.get(name, 1)
         columns[name] = sample[:, at : at + width].astype(np.float64) @ np.arange(1, width + 1), name in levels
         at += width
-    return telling_columns(columns, codes)
+    return telling_notes(telling_shares(columns, codes))
 
 
 def _share_of_classes(levels: NDArray[np.intp], codes: NDArray[np.intp]) -> float:
