@@ -223,7 +223,7 @@ def show(output: str, opens: bool, as_json: bool) -> None:
 
 @cli.command(short_help="Compare the settings and results of runs, or of evaluations.")
 @click.argument("outputs", nargs=-1, metavar="RUN RUN ...")
-@click.option("--open", "opens", is_flag=True, help="Open a page, in a temporary file, that draws them over one another.")
+@click.option("--open", "opens", is_flag=True, help="Open a page that draws them over one another.")
 @json_option
 def compare(outputs: tuple[str, ...], opens: bool, as_json: bool) -> None:
     """Compare the other runs with the first: what differs in settings and data, and results next to one another.

@@ -58,7 +58,7 @@ def page(
         title=str(dataset["uri"]).rstrip("/").rsplit("/", 1)[-1] or str(dataset["uri"]),
         about=about,
         dataset=dataset,
-        facts=[*_facts(dataset, facts), *([times] if stages else [])],
+        facts=[*(_facts(dataset, facts) if dataset["n_rows"] else []), *([times] if stages else [])],
         colours=Markup(style() + STYLE),  # noqa: S704 - no text of data
         notes=results.notes,
         answer=answer or PagePart("", ""),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +25,10 @@ TURNED = (
     "The rows along the first two components, a panel for each run. Where the runs show the same rows, those of the "
     "other runs are turned and mirrored towards those of A: directions within a plane have no meaning of their own."
 )
-HELD = "The share of its total that the first components of a method hold together, a line for each run."
+HELD = (
+    "Methods that several runs have. The share of its total that the first components of a method hold together, a "
+    "line for each run."
+)
 ERRORS = (
     "Mean test error in percent, a colour for each method; solid lines are run A, dashed ones B, dotted ones others."
 )
@@ -41,9 +45,9 @@ def compare_page(comparisons: Sequence[Comparison]) -> str:
                 columns = [Heading(name, "head" if not i else "text") for i, name in enumerate(rows[0])]
                 table = PrintedTable(columns, [list(row.values()) for row in rows], about=title)
                 parts.append(PagePart(f"{one.content}-{number}", title, one.notes if number else [], tables=[table]))
-    runs = " and ".join(f"{letter}: {folder}" for letter, folder in named.items())
+    runs = ", ".join(f"{letter} is {folder}" for letter, folder in named.items())
     results = SimpleNamespace(
-        dataset={"uri": " and ".join(named.values()), "n_rows": 0, "n_features": 0, "classes": []},
+        dataset={"uri": f"{len(named)} runs", "n_rows": 0, "n_features": 0, "classes": []},
         notes=[], stages={}, versions=versions(), config_yaml="",
     )  # fmt: skip
     return page("Comparison", results, parts, {}, answer=PagePart("", "", lead=[f"{runs}."]))
@@ -51,7 +55,8 @@ def compare_page(comparisons: Sequence[Comparison]) -> str:
 
 def _of_runs(comparison: Comparison) -> list[Figure]:
     contents = {letter: _contents(folder) for letter, folder in comparison.runs.items()}
-    labels = dict.fromkeys(method.name for one, _ in contents.values() for method in one.methods)
+    counts = Counter(method.name for one, _ in contents.values() for method in one.methods)
+    labels = [label for label, count in counts.items() if count > 1]
     held, rows, legend = [], [], dict[str, Key]()
     for label in labels:
         panel = Panel(words(label), "component", "share of the total", x=Axis(whole=True), y=Axis(0, format=percent))
