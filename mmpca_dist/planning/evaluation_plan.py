@@ -39,7 +39,7 @@ def plan_evaluation(request: RunRequest, evaluation: EvaluationRequest, measured
     memory = threads * dataset.share_bytes(rows) if measured is None else measured.memory(threads)
     if measured is None:
         memory += threads * min(LIMITS.score_bytes, SCORE_BYTES * evaluation.n_classes * evaluation.tested)
-        if evaluation.unreduced or evaluation.measuring:
+        if (evaluation.unreduced or evaluation.measuring) and not request.choice.in_passes:
             memory += COLUMN_SCATTERS * 8 * min(d, int(parts.n_train.max())) ** 2
     if evaluation.merged:
         cells, each = parts.counts[0].size, evaluation.classifiers.each_scatter
