@@ -111,10 +111,20 @@ class Axis:
         if self.whole or self.log:
             step = max(step, 1)
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-        if self.log and last <= first:  # less than two powers of ten
-            return [(10**end, self.format(10**end)) for end in (low, (low + high) / 2, high)]
         values = [count * step for count in range(first, last + 1)]
-        return [(v, self.format(v)) for v in ([10.0**v for v in values] if self.log else values)]
+        if self.log:
+            values = [10.0**v for v in values] if last > first else self._between(low, high)
+        return [(v, self.format(v)) for v in values]
+
+    def _between(self, low: float, high: float) -> list[float]:
+        """Return ticks of a logarithmic axis with less than two powers of ten."""
+        powers = range(math.floor(low), math.ceil(high) + 1)
+        values = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
+        values = [v for v in values if low <= math.log10(v) <= high and (v >= 1 or not self.whole)]
+        if len(values) > 1 or self.whole:
+            return values
+        step = _step((10.0**high - 10.0**low) / self.most)
+        return [count * step for count in range(math.ceil(10.0**low / step), math.floor(10.0**high / step) + 1)]
 
 
 def _step(least: float) -> float:
@@ -204,11 +214,12 @@ class Panel:
 
     def boxes(self, left: ArrayLike, right: ArrayLike, low: ArrayLike, high: ArrayLike, colour: str,
               opacity: float = 1.0) -> None:  # fmt: skip
-        """Add filled rectangles between values of both axes; infinite ones reach to the edge."""
+        """Add filled rectangles between values of both axes, without those of NaN; infinite ones reach to the edge."""
         ends = [self.x.see(left), self.y.see(low), self.x.see(right), self.y.see(high)]
 
         def draw(panel: Panel) -> str:
-            corners = [np.atleast_1d(end) for end in ends]
+            corners = np.stack(np.broadcast_arrays(*map(np.atleast_1d, ends)))
+            corners = corners[:, ~np.isnan(corners).any(axis=0)]
             box = panel._box
             placed = [panel.x.place(corners[0], box[0], box[2]), panel.y.place(corners[1], box[3], box[1]),
                       panel.x.place(corners[2], box[0], box[2]), panel.y.place(corners[3], box[3], box[1])]  # fmt: skip
@@ -338,7 +349,7 @@ def svg_file(figure: Figure) -> bytes:
     height = y + 24 * bool(figure.legend)
     paper = '<rect width="100%" height="100%" style="fill:var(--paper)" stroke="none"/>'
     head = f'xmlns="http://www.w3.org/2000/svg" class="drawn ink" font-family="system-ui,sans-serif" width="{width:g}"'
-    sheet = f"<style>{palette.style()}{STYLE}</style><title>{escape(figure.title)}</title>"
+    sheet = f"<style>{palette.style()}{STYLE}</style><title>{escape(words(figure.title, 200))}</title>"
     return Drawn(sheet + paper + "".join(parts), width, height).svg(head).encode()
 
 
