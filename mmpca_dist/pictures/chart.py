@@ -18,6 +18,8 @@ WIDTH, HEIGHT = 320, 210
 """Pixels of a panel; pages stretch it to the room that there is."""
 TEXT, LETTER = 11, 6.7
 """Pixels of letters, and the width of one, about."""
+MOST = 1e300
+"""Size of numbers on axes at most, so that what is computed of them is finite."""
 ROOM = 0.04
 """Share of the range that axes have beyond the marks."""
 SHAPES = {
@@ -29,9 +31,14 @@ SHAPES = {
 DASHES = {"": "", "dashed": ' stroke-dasharray="5 3"', "dotted": ' stroke-dasharray="1 3"'}
 
 
+def printable(text: str) -> str:
+    """Return text with spaces for characters that cannot be seen, many of which XML cannot hold."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
 def words(text: object, limit: int = 24, fallback: str = "?") -> str:
     """Return text from data in one line, shortened in the middle, because names often differ at their ends only."""
-    shown = "".join(c if c.isprintable() else " " for c in str(text)).strip() or fallback
+    shown = printable(str(text)).strip() or fallback
     if len(shown) > limit:
         head = limit // 2
         shown = shown[:head] + "\N{HORIZONTAL ELLIPSIS}" + shown[len(shown) - (limit - 1 - head) :]
@@ -80,6 +87,7 @@ class Axis:
         array = np.asarray(values, np.float64)
         shown = array[np.isfinite(array) & ((array > 0) | (not self.log))]
         if shown.size:
+            shown = np.clip(shown, 1 / MOST if self.log else -MOST, MOST)
             self.reaches = min(self.reaches[0], float(shown.min())), max(self.reaches[1], float(shown.max()))
         return array
 
@@ -276,7 +284,7 @@ class Panel:
 def text(x: float, y: float, shown: str, kind: str, *, turned: bool = False) -> str:
     """Return a line of text as an element; ``kind`` is one of the style sheet, and may name a colour."""
     turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}"{turn}>{escape(shown)}</text>'
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}"{turn}>{escape(printable(shown))}</text>'
 
 
 def _path(placed: NDArray[np.float64]) -> str:
@@ -349,7 +357,7 @@ def svg_file(figure: Figure) -> bytes:
     height = y + 24 * bool(figure.legend)
     paper = '<rect width="100%" height="100%" style="fill:var(--paper)" stroke="none"/>'
     head = f'xmlns="http://www.w3.org/2000/svg" class="drawn ink" font-family="system-ui,sans-serif" width="{width:g}"'
-    sheet = f"<style>{palette.style()}{STYLE}</style><title>{escape(words(figure.title, 200))}</title>"
+    sheet = f"<style>{palette.style()}{STYLE}</style><title>{escape(printable(figure.title))}</title>"
     return Drawn(sheet + paper + "".join(parts), width, height).svg(head).encode()
 
 
