@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from helpers.evaluations import FOUR, evaluation, flat_margins
-from helpers.reports import NASTY, beyond, check_page, check_picture
+from helpers.pictures import check_picture
+from helpers.reports import NASTY, beyond, check_page
 
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.report.error_curves import drawn_sizes
@@ -73,7 +74,7 @@ def test_renders_whatever_splits_leave(make):
     for figure in drawn:
         check_picture(figure)
     page = check_page(render_evaluation(made, shown))
-    assert len(page.sources) == len(drawn)
+    assert page.pictures == len(drawn)
     assert "Verdict" in page.text and made.splits[1:] in page.text
 
 
@@ -111,7 +112,7 @@ def test_files_of_a_report(tmp_path):
         found = write_evaluation_report(place, made)
         assert storage.read_bytes(found["html"]).startswith(b"<!DOCTYPE html>")
         for figure in found["figures"]:
-            assert storage.read_bytes(figure["png"]).startswith(b"\x89PNG")
+            assert storage.read_bytes(figure["svg"]).startswith(b"<svg xmlns=")
         assert all(storage.exists(storage.join(place, name)) for name in found["outputs"])
         assert found["verdict"].startswith("The lowest mean error")
         assert found["verdict"].endswith(published_words(made))
