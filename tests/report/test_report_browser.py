@@ -267,6 +267,8 @@ def test_curves_are_those_of_the_chosen_classifier_and_can_be_isolated(tab, tmp_
             means = [known.cells[method, size, classifier].summary.mean for size in known.n_components]
             drawn = tab.run(f"means(doc('curve-{j}').get_model_by_name('curve-{j}').data)")
             np.testing.assert_allclose(drawn, means)
+    stretched = tab.run("all('.panels > svg').map(each => each.clientWidth / each.viewBox.baseVal.width)")
+    assert max(stretched) <= 1.61, "letters of lone panels are no headings"
     tab.run("all('.legend input:not([data-renderers=method-1])').forEach(box => box.click())")
     shown = tab.run("curves.renderers.filter(each => each.visible).map(each => each.name)")
     assert shown == ["method-1"] * 3
