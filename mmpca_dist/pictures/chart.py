@@ -20,6 +20,8 @@ SMALL = 90, 22
 """Pixels of a histogram in a field of a table."""
 TEXT, LETTER = 11, 6.7
 """Pixels of letters, and the width of one, about."""
+MOST = 1e300
+"""Size of numbers on axes at most, so that what is computed of them is finite."""
 ROOM = 0.04
 """Share of the range that axes have beyond the marks."""
 SHAPES = {
@@ -31,9 +33,14 @@ SHAPES = {
 DASHES = {"": "", "dashed": ' stroke-dasharray="5 3"', "dotted": ' stroke-dasharray="1 3"'}
 
 
+def printable(text: str) -> str:
+    """Return text with spaces for characters that cannot be seen, many of which XML cannot hold."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
 def words(text: object, limit: int = 24, fallback: str = "?") -> str:
     """Return text from data in one line, shortened in the middle, because names often differ at their ends only."""
-    shown = "".join(c if c.isprintable() else " " for c in str(text)).strip() or fallback
+    shown = printable(str(text)).strip() or fallback
     if len(shown) > limit:
         head = limit // 2
         shown = shown[:head] + "\N{HORIZONTAL ELLIPSIS}" + shown[len(shown) - (limit - 1 - head) :]
@@ -82,6 +89,7 @@ class Axis:
         array = np.asarray(values, np.float64)
         shown = array[np.isfinite(array) & ((array > 0) | (not self.log))]
         if shown.size:
+            shown = np.clip(shown, 1 / MOST if self.log else -MOST, MOST)
             self.reaches = min(self.reaches[0], float(shown.min())), max(self.reaches[1], float(shown.max()))
         return array
 
@@ -113,10 +121,20 @@ class Axis:
         if self.whole or self.log:
             step = max(step, 1)
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-        if self.log and last <= first:  # less than two powers of ten
-            return [(10**end, self.format(10**end)) for end in (low, (low + high) / 2, high)]
         values = [count * step for count in range(first, last + 1)]
-        return [(v, self.format(v)) for v in ([10.0**v for v in values] if self.log else values)]
+        if self.log:
+            values = [10.0**v for v in values] if last > first else self._between(low, high)
+        return [(v, self.format(v)) for v in values]
+
+    def _between(self, low: float, high: float) -> list[float]:
+        """Return ticks of a logarithmic axis with less than two powers of ten."""
+        powers = range(math.floor(low), math.ceil(high) + 1)
+        values = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
+        values = [v for v in values if low <= math.log10(v) <= high and (v >= 1 or not self.whole)]
+        if len(values) > 1 or self.whole:
+            return values
+        step = _step((10.0**high - 10.0**low) / self.most)
+        return [count * step for count in range(math.ceil(10.0**low / step), math.floor(10.0**high / step) + 1)]
 
 
 def _step(least: float) -> float:
@@ -206,11 +224,12 @@ class Panel:
 
     def boxes(self, left: ArrayLike, right: ArrayLike, low: ArrayLike, high: ArrayLike, colour: str,
               opacity: float = 1.0) -> None:  # fmt: skip
-        """Add filled rectangles between values of both axes; infinite ones reach to the edge."""
+        """Add filled rectangles between values of both axes, without those of NaN; infinite ones reach to the edge."""
         ends = [self.x.see(left), self.y.see(low), self.x.see(right), self.y.see(high)]
 
         def draw(panel: Panel) -> str:
-            corners = [np.atleast_1d(end) for end in ends]
+            corners = np.stack(np.broadcast_arrays(*map(np.atleast_1d, ends)))
+            corners = corners[:, ~np.isnan(corners).any(axis=0)]
             box = panel._box
             placed = [panel.x.place(corners[0], box[0], box[2]), panel.y.place(corners[1], box[3], box[1]),
                       panel.x.place(corners[2], box[0], box[2]), panel.y.place(corners[3], box[3], box[1])]  # fmt: skip
@@ -267,7 +286,7 @@ class Panel:
 def text(x: float, y: float, shown: str, kind: str, *, turned: bool = False) -> str:
     """Return a line of text as an element; ``kind`` is one of the style sheet, and may name a colour."""
     turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}"{turn}>{escape(shown)}</text>'
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}"{turn}>{escape(printable(shown))}</text>'
 
 
 def _path(placed: NDArray[np.float64]) -> str:
@@ -357,7 +376,7 @@ def svg_file(figure: Figure) -> bytes:
     height = y + 24 * bool(figure.legend)
     paper = '<rect width="100%" height="100%" style="fill:var(--paper)" stroke="none"/>'
     head = f'xmlns="http://www.w3.org/2000/svg" class="drawn ink" font-family="system-ui,sans-serif" width="{width:g}"'
-    sheet = f"<style>{palette.style()}{STYLE}</style><title>{escape(figure.title)}</title>"
+    sheet = f"<style>{palette.style()}{STYLE}</style><title>{escape(printable(figure.title))}</title>"
     return Drawn(sheet + paper + "".join(parts), width, height).svg(head).encode()
 
 

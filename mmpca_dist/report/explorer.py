@@ -88,12 +88,13 @@ def points_part(
     keys, ranks = class_keys(sample, dataset)
     seen, best = separation_words(sample, shown), next(iter(separation(sample, shown)))
     count = max(2, MAX_NUMBERS // (len(sample.codes) * len(shown)))
-    groups = [{"name": "class", "labels": [one.label for one in keys], "ranks": ranks.tolist()}] if keys else []
+    outcome = "class" if keys else dataset["targets"][0]
+    groups = [{"name": outcome, "labels": [one.label for one in keys], "ranks": ranks.tolist() if keys else []}]
     explorer = {
         "kind": "points",
         "methods": [_explored(method, sample.rows[method.name], count, dataset) for method in shown],
         "start": [method.name for method in shown].index(best),
-        "strips": packed(strips(ranks, len(keys) or 1)),
+        "strips": packed(strips(ranks, len(keys))) if keys else None,
         "groups": [*groups, *(_groups_of(name, values) for name, values in sample.columns.items())],
         "columns": list(sample.columns),
         "images": sample.images,
@@ -171,10 +172,11 @@ def _points(sample: ProjectedSample, dataset: Mapping[str, Any], has_classes: bo
         for name, mark in looks
     ]
     if not has_classes:
-        drawn.append(plot.scatter("x", "y", name="numbers", color="colour", **look))
+        drawn.append(plot.scatter("x", "y", name="shaded", color="colour", **look))
     hover.renderers = drawn
     for name in ("arrows", "means"):
         marks = bk.ColumnDataSource({"x": [], "y": [], "x0": [], "y0": [], "name": []}, name=name)
+        weight = "normal" if name == "arrows" else "bold"
         if name == "arrows":
             plot.segment("x0", "y0", "x", "y", source=marks, line_width=1.5, name="arrow")
             plot.scatter("x", "y", source=marks, size=5, name="arrow")

@@ -24,7 +24,7 @@
   const cells = (row) => [...row.cells].filter((cell) => !cell.classList.contains("bar"));
   const quoted = (text) => {
     const safe = /^[=@\t]|^[-+](?![\d.])/.test(text) ? `'${text}` : text;  // or spreadsheets run it
-    return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+    return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
   // A value a cell: deviations, p-values and remarks have columns of their own, behind that of the cell they stand in.
   const plain = (text) => (/^\d{1,3}(,\d{3})+$/.test(text) ? text.replaceAll(",", "") : text);
@@ -132,30 +132,33 @@
   const kinds = {
     points(plot, doc, data, controls, status, block) {
       const [rows, arrows, means] = ["rows", "arrows", "means"].map((name) => doc.get_model_by_name(name));
-      const strips = numbers(data.strips), legend = block.querySelector(".legend"), ALONE = { name: "class", labels: [], ranks: [] };
+      const legend = block.querySelector(".legend"), strips = data.strips && numbers(data.strips), classes = strips ? data.groups[0].labels : [];
       let wanted = [0, 1];  // what was chosen last: a method with fewer components may not have it
-      let group = data.groups[0] ?? ALONE;
+      let group = data.groups[0];
       const choose = () => { wanted = [x.chosen.value, y.chosen.value]; draw(); };
       const method = select("Method", data.methods.map((each, i) => [i, each.label]), () => { fill(); draw(); });
       const x = select("Across", [], choose), y = select("Up", [], choose);
       const biplot = make("input", { type: "checkbox", checked: data.arrows, onchange: () => draw() });
-      const colour = select("Colour", data.groups.map((each, i) => [i, each.name]), () => regroup(data.groups[colour.chosen.value]));
+      const colour = select("Colour", data.groups.map((each, i) => [i, each.name]), () => { search.value = ""; regroup(data.groups[colour.chosen.value]); });
       const outcome = (row) => record(rows.data).outcome[row];
       const outcomes = [...new Set(record(rows.data).outcome)];
-      const names = make("datalist", { id: "classes" }, ...(data.searches ? outcomes : []).map((value) => make("option", { value })));
+      const names = make("datalist", { id: "all-classes" }, ...(data.searches ? outcomes : []).map((value) => make("option", { value })));
       const search = make("input", { type: "search", placeholder: "a class alone", oninput: () => {
         const found = outcomes.includes(search.value);
-        if (found) regroup({ name: "class", labels: [search.value, "others"], ranks: [...strips.keys()].map((row) => (outcome(row) === search.value ? 0 : 20)) });
-        else if (!search.value) regroup(data.groups[0]);
+        const ranks = [...strips.keys()].map((row) => (outcome(row) === search.value ? 0 : 20));
+        if (found) regroup({ name: "Classes", labels: [search.value, "others"], ranks, rank: (i) => 20 * i });
+        else if (!search.value) regroup(data.groups[colour.chosen.value]);
       } });
-      search.setAttribute("list", "classes");
+      search.setAttribute("list", "all-classes");
       search.setAttribute("aria-label", "Show a class alone");
       const place = (rank) => (rank < 20 ? `group-${rank}` : "others");
+      const ranked = (i) => (group.rank ? group.rank(i) : i);  // of a label
       const regroup = (chosen) => {
         group = chosen;
         const members = new Map();
         group.ranks.forEach((rank, row) => (members.get(place(rank)) ?? members.set(place(rank), []).get(place(rank))).push(row));
         for (const each of plot.renderers) {
+          if (each.name === "shaded") each.visible = !group.labels.length;
           if (!/^(group-|others)/.test(each.name ?? "")) continue;
           each.view.filter.indices = members.get(each.name) ?? [];
           each.visible = true;
@@ -163,22 +166,18 @@
         for (const old of all("label", legend)) old.remove();
         group.labels.forEach((label, i) => {
           const box = make("input", { type: "checkbox", checked: true, onchange: () => { show(); draw(); } });
-          box.dataset.renderers = place(i);
-          legend.insertBefore(make("label", {}, box, mark(i), make("bdi", { textContent: label })), legend.querySelector("button"));
+          box.dataset.renderers = place(ranked(i));
+          legend.insertBefore(make("label", {}, box, mark(ranked(i)), make("bdi", { textContent: label })), legend.querySelector("button"));
         });
-        legend.querySelector("legend").textContent = group.name === "class" ? "Classes" : group.name;
+        legend.querySelector("legend").textContent = strips && group === data.groups[0] ? "Classes" : group.name;
         legend.hidden = !group.labels.length;
-        const ticks = Object.fromEntries(group.labels.map((label, i) => [group.labels.length - 1 - i, label.slice(0, 14)]));
-        doc.get_model_by_name("strips").setv({ ticker: doc.get_model_by_name("strips").ticker, major_label_overrides: new Map(Object.entries(ticks).map(([at, label]) => [Number(at), label])) });
-        doc.get_model_by_name("strips").ticker.ticks = Object.keys(ticks).map(Number);
         draw();
       };
       const fill = () => {
         const options = components(data.methods[method.chosen.value].coordinates.length);
-        const has_classes = data.groups[0]?.name === "class";
         x.fill(options, wanted[0]);
-        y.fill(has_classes ? [...options, ["class", "class"]] : options, wanted[1]);
-        if (options.length === 1 && has_classes) y.chosen.value = "class";
+        y.fill(strips ? [...options, ["class", "class"]] : options, wanted[1]);
+        if (options.length === 1 && strips) y.chosen.value = "class";
       };
       const show = () => {
         for (const box of all("input", legend)) for (const each of plot.renderers) if (each.name === box.dataset.renderers) each.visible = box.checked;
@@ -191,12 +190,12 @@
         const one = data.methods[method.chosen.value], [i, j] = [x.chosen.value, y.chosen.value];
         const by_class = j === "class", across = numbers(one.coordinates[i]);
         const up = by_class ? strips : numbers(one.coordinates[j]);
-        const [low, high] = by_class ? [-0.5, data.groups[0].labels.length - 0.5] : one.ranges[j];
+        const [low, high] = by_class ? [-0.5, classes.length - 0.5] : one.ranges[j];
         rows.data = { ...record(rows.data), x: across, y: up };
         range(plot.x_range, ...one.ranges[i]);
         range(plot.y_range, low, high);
         plot.below[0].axis_label = `${one.label}: component ${Number(i) + 1}`;
-        doc.get_model_by_name("numbers").setv({ visible: !by_class, axis_label: `component ${Number(j) + 1}` });
+        doc.get_model_by_name("numbers").setv({ visible: !by_class, axis_label: by_class ? "" : `component ${Number(j) + 1}` });
         doc.get_model_by_name("strips").visible = by_class;
         arrows.data = biplot.checked && !by_class ? vectors(one, i, j, across, up) : NONE;
         means.data = by_class || group.labels.length < 2 ? NONE : middles(across, up, one.ranges[i], [low, high]);
@@ -209,7 +208,7 @@
       const middles = (across, up, [left, right], [low, high]) => {
         const off = hidden(), found = [];
         group.labels.forEach((label, i) => {
-          const members = off.has(place(i)) || i >= 20 ? [] : [...group.ranks.keys()].filter((row) => group.ranks[row] === i && Number.isFinite(across[row] + up[row]));
+          const members = off.has(place(ranked(i))) || ranked(i) >= 20 ? [] : [...group.ranks.keys()].filter((row) => group.ranks[row] === ranked(i) && Number.isFinite(across[row] + up[row]));
           if (!members.length) return;
           const at = { x: mean(members.map((row) => across[row])), y: mean(members.map((row) => up[row])), name: label.slice(0, 14) };
           const wide = 0.012 * (right - left);
@@ -247,9 +246,10 @@
         save.hidden = !chosen.length;
       };
       const save = button("Download marked rows", () => {
-        const at = record(rows.data), beside = data.columns.map((_, i) => `beside${i}`);
-        const heads = ["row", "outcome", ...data.columns, plot.below[0].axis_label, doc.get_model_by_name("numbers").axis_label];
-        const lines = rows.selected.indices.map((row) => ["row", "outcome", ...beside, "x", "y"].map((name) => quoted(String(at[name][row]))).join(","));
+        const at = record(rows.data), up = doc.get_model_by_name("numbers").axis_label;  // none where lines are classes
+        const names = ["row", "outcome", ...data.columns.map((_, i) => `beside${i}`), "x", ...(up ? ["y"] : [])];
+        const heads = ["row", "outcome", ...data.columns, plot.below[0].axis_label, ...(up ? [up] : [])];
+        const lines = rows.selected.indices.map((row) => names.map((name) => quoted(String(at[name][row]))).join(","));
         download("marked rows", [heads.map(quoted).join(","), ...lines].join("\r\n"));
       });
       // Images of the row that is pointed at, or of those that are marked.
@@ -276,6 +276,8 @@
         make("label", {}, biplot, " Biplot"), button("Zoom in", () => zoom(plot, 0.7)), button("Zoom out", () => zoom(plot, 1 / 0.7)),
         button("Reset", () => { rows.selected.indices = []; draw(); }), save,
       );
+      doc.get_model_by_name("strips").major_label_overrides = new Map(classes.map((label, i) => [classes.length - 1 - i, label.slice(0, 14)]));
+      doc.get_model_by_name("strips").ticker.ticks = [...classes.keys()];
       method.chosen.value = data.start;
       fill();
       regroup(group);

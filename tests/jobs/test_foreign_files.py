@@ -67,12 +67,12 @@ def test_the_report_of_a_run_is_that_in_its_folder(finished, tmp_path):
     """Its address is published, and its pictures are; a run may have moved, or come from a stranger."""
     place = str(finished / "records" / "report.json")
     record = storage.read_json(place)
-    expected = record["html"], str(finished / "report" / "spectrum.png")
+    expected = record["html"], str(finished / "report" / "spectrum.svg")
     record["html"] = str(put(tmp_path / "mine"))
-    record["figures"] = [{"name": "spectrum", "png": record["html"]}]
+    record["figures"] = [{"name": "spectrum", "svg": record["html"]}]
     storage.write_json(place, record)
     found = RunDirectory(str(finished)).record("report")
-    assert (found["html"], found["figures"][0]["png"]) == expected
+    assert (found["html"], found["figures"][0]["svg"]) == expected
     record["figures"][0]["name"] = "../../mine"
     storage.write_json(place, record)
     with pytest.raises(DamageError, match="is outside of the run"):

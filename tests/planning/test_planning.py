@@ -175,7 +175,7 @@ def test_a_search_of_wide_rows_stays_within_its_plan(tmp_path, limits, monkeypat
     models = RunDirectory(str(tmp_path / "out")).record("solve")["models"]
     told = [models["pca"]["certificate"], models["m-pca2"]["certificate"]["solver"]]
     assert [(known["passes"], len(known["history"])) for known in told] == [(3, 2), (4, 3)]
-    assert (tmp_path / "out" / "report" / "convergence.png").exists()
+    assert (tmp_path / "out" / "report" / "convergence.svg").exists()
 
 
 def test_the_plan_of_a_search_of_wide_rows_grows_with_their_width_alone(tmp_path):

@@ -210,8 +210,8 @@ def test_a_browser_sees_a_run_its_progress_and_its_pictures(stack, browser, tmp_
 
     figure = operations.artifacts(identifier)["long-figure-spectrum"]
     browser.open(f"{operations.url}/artifacts/artifact/{figure['id']}")
-    browser.find("img[src^='data:image/png']")
-    width = "return document.querySelector(\"img[src^='data:image/png']\").naturalWidth"
+    browser.find("img[src^='data:image/svg']")
+    width = "return document.querySelector(\"img[src^='data:image/svg']\").naturalWidth"
     wait_for(lambda: browser.run(width) > 0, 60, lambda: browser.text[:300])
     browser.picture(tmp_path / "figure.png")
 

@@ -4,18 +4,24 @@ import dataclasses
 import io
 from collections.abc import Callable
 
+import numpy as np
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import yaml
 from helpers.evaluations import FOUR, evaluation, flat_margins
-from helpers.reports import NASTY, beyond, check_page, check_picture
+from helpers.pictures import Read, check_picture
+from helpers.reports import NASTY, beyond, check_page
 
+from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.results import Evaluation
-from mmpca_dist.report.error_curves import drawn_sizes
+from mmpca_dist.methods.base.registry import title_of
+from mmpca_dist.pictures.palette import method_look
+from mmpca_dist.report.error_curves import drawn_sizes, error_curves, error_map, split_errors
 from mmpca_dist.report.evaluation_page import parts, render_evaluation, write_evaluation_report
 from mmpca_dist.report.pages import figures_of
 from mmpca_dist.report.signed_margins import margin_pictures
+from mmpca_dist.results.answer import recommended
 from mmpca_dist.results.evaluation_result import published_words
 from mmpca_dist.stores import storage
 
@@ -73,7 +79,7 @@ def test_renders_whatever_splits_leave(make):
     for figure in drawn:
         check_picture(figure)
     page = check_page(render_evaluation(made, shown))
-    assert len(page.sources) == len(drawn)
+    assert page.pictures == len(drawn)
     assert "Verdict" in page.text and made.splits[1:] in page.text
 
 
@@ -83,6 +89,55 @@ def test_text_from_data_is_escaped_everywhere():
     assert NASTY not in html
     assert "<b>'" not in html
     assert check_page(html).text.count(NASTY) >= 20
+
+
+def test_the_map_has_the_mean_errors_of_all_cells_and_frames_the_lowest():
+    made = evaluation(classifiers=TWO, sizes=(2, 8))
+    figure = error_map(made)
+    for classifier, panel in zip(made.classifiers, map(Read, figure.panels), strict=True):
+        means = [made.cells[m, k, classifier].summary.mean for m in made.methods for k in made.n_components]
+        assert panel.title == made.classifiers[classifier]
+        shown = panel.texts[3:]
+        assert shown[::3] == ["PCA", "M-PCA0", "M-PCA2"]
+        assert [float(text) for i, text in enumerate(shown) if i % 3] == pytest.approx(means, abs=0.05)
+        fields = list(panel.root.iter("rect"))
+        shades = [float(field.get("fill-opacity")) for field in fields]
+        assert np.argsort(shades).tolist() == np.argsort(means).tolist()
+        assert [field.get("stroke") != "none" for field in fields] == [mean == min(means) for mean in means]
+
+
+def test_splits_are_those_of_the_recommended_cell_against_each_other_method():
+    made = evaluation(errors=lambda m, size, c, split: 9 + 5 * m + split * (1 + m % 2) + (size != 4))
+    (figure,) = split_errors(made)
+    use = recommended(made)
+    others = [method for method in made.methods if method != use.method]
+    assert len(figure.panels) == len(others) == 2
+    best = {m: lowest([c for c in made.distinct if (c.method, c.classifier) == (m, use.classifier)]) for m in others}
+    for method, drawn in zip(sorted(others, key=lambda m: best[m].summary.mean), figure.panels, strict=True):
+        panel, counts = Read(drawn), made.table.counts
+        assert panel.title.startswith(f"against {title_of(method)}")
+        pairs = np.transpose([counts[best[method].key].percent, counts[use.key].percent])
+        found = panel.points(method_look(method)[0])
+        assert len(found) == len(np.unique(pairs, axis=0))
+        for pair in pairs:
+            assert np.abs(found - pair).max(axis=1).min() < 0.02 * np.ptp(pairs)
+        test = made.table.sign_test(use.key, best[method].key)
+        assert any(text.startswith(f"{test.wins} : {test.untied - test.wins}, ") for text in panel.texts)
+    assert split_errors(evaluation(splits=1)) == split_errors(evaluation(methods=("pca",))) == []
+
+
+def test_curves_are_the_mean_errors_in_the_colours_of_the_methods():
+    made = evaluation(sizes=(2, 4, 6), most={"m-pca0": 3})
+    figure = error_curves(made)
+    for classifier, panel in zip(made.classifiers, map(Read, figure.panels), strict=True):
+        for method in made.methods:
+            cells = [made.cells[method, size, classifier] for size in made.n_components]
+            colour = method_look(method)[0]
+            for hollow in (False, True):
+                means = [cell.summary.mean for cell in cells if (cell.used < cell.n_components) == hollow]
+                np.testing.assert_allclose(panel.points(colour, hollow)[:, 1], means, atol=0.02)
+            points = panel.points(colour)
+            assert np.abs(np.sort(points[:, 0]) - [2, 4, 6]).max() < 0.5, "moved apart sideways a little"
 
 
 def test_pictures_of_splits_take_two_sizes_or_the_references_best():
@@ -111,7 +166,7 @@ def test_files_of_a_report(tmp_path):
         found = write_evaluation_report(place, made)
         assert storage.read_bytes(found["html"]).startswith(b"<!DOCTYPE html>")
         for figure in found["figures"]:
-            assert storage.read_bytes(figure["png"]).startswith(b"\x89PNG")
+            assert storage.read_bytes(figure["svg"]).startswith(b"<svg xmlns=")
         assert all(storage.exists(storage.join(place, name)) for name in found["outputs"])
         assert found["verdict"].startswith("The lowest mean error")
         assert found["verdict"].endswith(published_words(made))

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.pictures import check_picture
 from helpers.reports import (
     NASTY,
     Page,
     beyond,
     check_page,
-    check_picture,
     method_result,
     report_contents,
     with_margins,
@@ -87,7 +87,7 @@ def test_renders_whatever_a_run_produces(make):
     for figure in drawn:
         check_picture(figure)
     page = check_page(render(contents, drawn))
-    assert len(page.sources) == len(drawn)
+    assert page.pictures == len(drawn)
     for method in contents.methods:
         assert method.title in page.text
 
@@ -111,7 +111,7 @@ def test_a_new_picture_is_a_section_that_methods_name(monkeypatch):
 
     def draw(methods, data, dataset):
         shown.append(([method.name for method in methods], data, dataset["classes"]))
-        return [Figure("new", "New", "A new picture.", picture().png)]
+        return [Figure("new", "New", "A new picture.", picture().panels)]
 
     methods = [method_result("pca", sections=("spectrum",)), method_result("new", sections=("new",))]
     alone = [figure.name for figure in figures(report_contents(methods))]
@@ -139,7 +139,7 @@ def test_text_from_data_is_escaped_everywhere():
         notes=[NASTY],
     )
     contents.dataset.update(uri="file:///x/<b>'\"y", dtype=NASTY)
-    drawn = [Figure("a", NASTY, NASTY, picture().png)]
+    drawn = [Figure("a", NASTY, NASTY, picture().panels)]
     html = render(contents, drawn)
     assert NASTY not in html
     assert "<b>'" not in html

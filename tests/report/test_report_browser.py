@@ -1,15 +1,17 @@
 """The report of a run in a browser: what one chooses, filters, marks, sorts and downloads; names of strangers."""
 
-import base64
+import csv
 import dataclasses
+import re
 
 import numpy as np
 import pytest
 from helpers.devtools import tab_of_chromium
 from helpers.evaluations import evaluation
 from helpers.operations import wait_for
-from helpers.reports import NASTY, check_page, method_result, report_contents
+from helpers.reports import NASTY, check_page, half_step, method_result, report_contents, unpacked
 
+from mmpca_dist.pictures.palette import DARK, LIGHT, SHADES
 from mmpca_dist.report.evaluation_page import parts, render_evaluation
 from mmpca_dist.report.explorer import MAX_KEYS
 from mmpca_dist.report.run_page import figures, render
@@ -18,6 +20,7 @@ HOSTILE = "$$y$$</script><img src=x onerror=document.title='hit'>"
 CLASSES = [NASTY, "$$y$$", "=cmd|' /C calc'!A0"]
 FEATURES = [HOSTILE, "@{row}{safe}", "$$x^2$$", "a,b", '"']
 ROWS = 90
+SITES = ["Ulm", NASTY, "=1+1"]
 WIDTH = "document.documentElement.scrollWidth"
 HELPERS = """
 const doc = name => Bokeh.documents.find(one => one.get_model_by_name(name));
@@ -32,6 +35,11 @@ const choose = (block, label, value) => {
 const tips = node => [...node.querySelectorAll('*')].flatMap(each => [
     ...(each.className === 'bk-tooltip-content' ? [each.textContent] : []), ...(each.shadowRoot ? tips(each.shadowRoot) : []),
 ]);
+const legend = () => [...one('#projection ~ .plot .legend').querySelectorAll('label')];
+const groups = () => points.renderers.filter(each => each.visible && /^(group|others|shaded)/.test(each.name));
+const drawn = () => Object.fromEntries(groups().map(each => [each.name, each.view.filter.indices?.length ?? 'all']).filter(([, n]) => n !== 0));
+const source = (name, of = points.document) => { const data = of.get_model_by_name(name).data; return data.get ? Object.fromEntries(data) : data; };
+const press = words => all('#projection ~ .plot button').find(each => each.textContent === words).click();
 const save = selector => one(selector).parentElement.nextElementSibling.querySelector('button').click();
 """  # noqa: E501
 
@@ -40,8 +48,15 @@ def hostile():
     """Return contents whose names try to run, with a column beside the features; FISHER has one component."""
     methods = [method_result("pca", title=HOSTILE), method_result("fisher", k=1)]
     contents = report_contents(methods, classes=CLASSES, feature_names=FEATURES, folder=f"/runs/{HOSTILE} '")
-    sample = dataclasses.replace(contents.data["projection"], columns={HOSTILE: [f"{HOSTILE}{i}" for i in range(ROWS)]})
+    columns = {HOSTILE: [f"{HOSTILE}{i}" for i in range(ROWS)], "site": [SITES[i // 30] for i in range(ROWS)]}
+    columns["dose"] = [str(i / 2) for i in range(ROWS)]
+    sample = dataclasses.replace(contents.data["projection"], columns=columns)
     return dataclasses.replace(contents, data={**contents.data, "projection": sample})
+
+
+def equal(shown, values):
+    """Check numbers that were packed."""
+    np.testing.assert_allclose(shown, values, rtol=0, atol=half_step(values))
 
 
 @pytest.fixture(scope="module")
@@ -63,31 +78,119 @@ def test_rows_are_those_of_the_chosen_method_and_components(tab):
     for x, y in ((0, 1), (2, 0)):
         chosen = f"[['Method', 0], ['Across', {x}], ['Up', {y}]]"
         tab.run(f"for (const [label, value] of {chosen}) choose('projection', label, value)")
-        np.testing.assert_allclose(tab.run("column('x')"), rows["pca"][:, x], rtol=1e-6)
-        np.testing.assert_allclose(tab.run("column('y')"), rows["pca"][:, y], rtol=1e-6)
+        equal(tab.run("column('x')"), rows["pca"][:, x])
+        equal(tab.run("column('y')"), rows["pca"][:, y])
     tab.run("choose('projection', 'Method', 1)")  # of one component: a line for each class, the first on top
-    np.testing.assert_allclose(tab.run("column('x')"), rows["fisher"][:, 0], rtol=1e-6)
+    equal(tab.run("column('x')"), rows["fisher"][:, 0])
     assert [round(y) for y in tab.run("column('y')")] == [2, 1, 0] * (ROWS // 3)
     tab.run("choose('projection', 'Method', 0)")
-    np.testing.assert_allclose(tab.run("column('y')"), rows["pca"][:, 0], rtol=1e-6)
+    equal(tab.run("column('y')"), rows["pca"][:, 0])
 
 
 @pytest.mark.e2e
 def test_the_legend_filters_and_marked_rows_stay_marked(tab):
-    shown = "points.renderers.filter(each => each.visible && /class/.test(each.name)).map(each => each.name)"
-    tab.run("one('[data-renderers=class-1]').click()")
-    assert tab.run(shown) == ["class-0", "class-2"]
-    tab.run("[...document.querySelectorAll('.legend button')].find(each => each.textContent === 'All').click()")
-    assert tab.run(shown) == ["class-0", "class-1", "class-2"]
+    tab.run("one('#projection ~ .plot [data-renderers=group-1]').click()")
+    assert tab.run("drawn()") == {"group-0": 30, "group-2": 30}
+    tab.run("press('None')")
+    assert tab.run("drawn()") == {} and tab.run("source('means').name") == []
+    tab.run("press('All')")
+    assert tab.run("drawn()") == {"group-0": 30, "group-1": 30, "group-2": 30}
+    mark_all(tab)
+    told = tab.run("one('#projection ~ .plot .status').textContent")
+    assert told == f"90 rows marked: {', '.join(f'{name} 30' for name in CLASSES)}."
+    tab.run("choose('projection', 'Method', 1)")
+    assert tab.run("rows.selected.indices.length") == ROWS
+
+
+def mark_all(tab):
+    """Draw a box around all rows."""
     tab.run("points.toolbar.tools.find(each => each.type === 'BoxSelectTool').active = true")
     tab.run("one('#plot-points').scrollIntoView()")
     box = tab.run("one('#plot-points').getBoundingClientRect().toJSON()")
     inner = (box["left"] + 80, box["top"] + 50), (box["right"] - 12, box["bottom"] - 60)
     tab.drag(inner[0], (box["left"] + 300, box["top"] + 200), inner[1])
-    told = tab.run("one('#projection ~ .plot .status').textContent")
-    assert told == f"90 rows marked: {', '.join(f'{name} 30' for name in CLASSES)}."
-    tab.run("choose('projection', 'Method', 1)")
-    assert tab.run("rows.selected.indices.length") == ROWS
+
+
+@pytest.mark.e2e
+def test_rows_are_coloured_by_a_column_and_labelled_at_the_means(tab):
+    reset(tab)
+    projected, codes = hostile().data["projection"].rows["pca"], np.arange(ROWS) % 3
+    for column, labels, groups in (
+        ("0", CLASSES, codes),
+        ("2", SITES, np.arange(ROWS) // 30),
+        ("3", ["below 8.9", "8.9 to 17.8", "17.8 to 26.7", "26.7 to 35.6", "35.6 or more"], np.arange(ROWS) // 18),
+    ):
+        tab.run(f"choose('projection', 'Colour', {column})")
+        assert tab.run("legend().map(each => each.textContent)") == labels
+        assert tab.run("drawn()") == {f"group-{i}": ROWS // len(labels) for i in range(len(labels))}
+        for i in range(len(labels)):
+            found = tab.run(f"[...points.renderers.find(each => each.name === 'group-{i}').view.filter.indices]")
+            assert found == np.flatnonzero(groups == i).tolist()
+        means, named = tab.run("source('means')"), 0
+        for i, label in enumerate(labels):
+            for place, name in enumerate(means["name"]):
+                if name == label[:14]:
+                    at, named = [means["x"][place], means["y"][place]], named + 1
+                    np.testing.assert_allclose(at, projected[groups == i, :2].mean(axis=0), atol=1e-3)
+        assert named == len(means["name"]) >= 1
+    assert tab.run("one('#projection ~ .plot .legend legend').textContent") == "dose"
+    tab.run("choose('projection', 'Up', 'class')")  # lines are of classes, whatever the colours
+    strips = tab.run(
+        "(labels => [...labels.values()])(points.document.get_model_by_name('strips').major_label_overrides)"
+    )
+    assert strips == [name[:14] for name in CLASSES]
+    tab.run("choose('projection', 'Colour', 0)")
+    assert tab.complaints == []
+
+
+@pytest.mark.e2e
+def test_marked_rows_are_downloaded_with_their_columns(tab):
+    reset(tab)
+    hidden = "all('#projection ~ .plot button').find(each => each.textContent === 'Download marked rows').hidden"
+    assert tab.run(hidden)
+    tab.run("URL.createObjectURL = blob => { window.saved = blob.text(); return '#' }")
+    tab.run("rows.selected.indices = [4, 31]")
+    tab.run("press('Download marked rows')")
+    first, *lines = csv.reader(tab.run("window.saved").lstrip("\ufeff").splitlines())
+    assert first == ["row", "outcome", HOSTILE, "site", "dose", f"{HOSTILE}: component 1", "component 2"]
+    projected = hostile().data["projection"].rows["pca"]
+    for row, line in zip((4, 31), lines, strict=True):
+        assert line[:5] == [str(row), CLASSES[row % 3], f"{HOSTILE}{row}", SITES[row // 30], str(row / 2)]
+        np.testing.assert_allclose(np.array(line[5:], float), projected[row, :2], atol=1e-3)
+    tab.run("choose('projection', 'Up', 'class')")  # where rows are spread at random
+    tab.run("press('Download marked rows')")
+    assert tab.run("window.saved").splitlines()[0].endswith("component 1") and not tab.run(hidden)
+    reset(tab)
+    assert tab.run(hidden) and tab.complaints == []
+
+
+def reset(tab):
+    """Choose what pages begin with."""
+    for label, value in (("Method", 0), ("Across", 0), ("Up", 1), ("Colour", 0)):
+        tab.run(f"choose('projection', '{label}', {value})")
+    tab.run("press('Reset')")
+
+
+@pytest.mark.e2e
+def test_plots_and_pictures_turn_dark_with_the_page(tab):
+    reset(tab)
+    look = """({
+        group: points.renderers.find(each => each.name === 'group-1').glyph.fill_color.value,
+        axis: points.below[0].major_label_text_color.value ?? points.below[0].major_label_text_color,
+        words: points.renderers.find(each => each.name === 'words').glyph.text_color.value,
+        bars: [...new Set(source('bars', doc('bars')).colour)].sort(),
+        legend: getComputedStyle(legend()[1].querySelector('path')).color,
+        picture: getComputedStyle(one('.still .panels .c2')).color,
+        paper: getComputedStyle(document.body).backgroundColor,
+    })"""
+    for scheme, colours in (("dark", DARK), ("light", LIGHT)):
+        tab.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        wait_for(lambda c=colours: tab.run(look)["group"] == c["c1"], 20, lambda: f"{tab.run(look)}")
+        seen = tab.run(look)
+        assert (seen["axis"], seen["words"]) == (colours["ink"], colours["ink"])
+        assert seen["bars"] == sorted([colours["negative"], colours["positive"]])
+        for part, name in (("legend", "c1"), ("picture", "c2"), ("paper", "paper")):
+            assert [int(share) for share in re.findall(r"\d+", seen[part])] == [*bytes.fromhex(colours[name][1:])], part
 
 
 @pytest.mark.e2e
@@ -129,7 +232,7 @@ def test_tables_are_sorted_and_downloaded(tab):
         "moments,1.25 s",
         "",
     ]
-    tab.run("save('#classes ~ details table')")
+    tab.run("save('#classes ~ div table')")
     assert "'=cmd|" in tab.run("window.saved"), "a spreadsheet would run it"
 
 
@@ -139,10 +242,13 @@ def test_fits_a_phone_and_paper(tab):
     for scheme in ("light", "dark"):
         tab.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         wait_for(lambda: tab.run(WIDTH) <= 400, 20, lambda: f"{tab.run(WIDTH)} wide")  # plots are drawn anew
-        assert ("invert" in tab.run("getComputedStyle(one('.canvas')).filter")) == (scheme == "dark")
     tab.ask("Emulation.setEmulatedMedia", media="print")
     assert tab.run("[...document.querySelectorAll('.plot, .tools button, nav')].every(each => !each.offsetParent)")
     assert tab.run("one('.still').offsetParent !== null")
+    assert tab.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    tab.ask("Emulation.setEmulatedMedia", media="")
+    assert tab.run("one('.still').offsetParent === null && one('#plot-points').offsetParent !== null")
+    tab.size(1100, 1000)
 
 
 @pytest.mark.e2e
@@ -161,10 +267,70 @@ def test_curves_are_those_of_the_chosen_classifier_and_can_be_isolated(tab, tmp_
             means = [known.cells[method, size, classifier].summary.mean for size in known.n_components]
             drawn = tab.run(f"means(doc('curve-{j}').get_model_by_name('curve-{j}').data)")
             np.testing.assert_allclose(drawn, means)
+    stretched = tab.run("all('.panels > svg').map(each => each.clientWidth / each.viewBox.baseVal.width)")
+    assert max(stretched) <= 1.61, "letters of lone panels are no headings"
     tab.run("all('.legend input:not([data-renderers=method-1])').forEach(box => box.click())")
     shown = tab.run("curves.renderers.filter(each => each.visible).map(each => each.name)")
     assert shown == ["method-1"] * 3
     assert tab.complaints == []
+
+
+def show(tab, folder, contents):
+    """Open the page of a run."""
+    (folder / "index.html").write_text(render(contents, figures(contents)))
+    tab.size(1100, 1000)
+    tab.open(folder / "index.html")
+    tab.run(HELPERS)
+
+
+@pytest.mark.e2e
+def test_a_class_is_shown_alone_among_many(tab, tmp_path):
+    contents = report_contents(classes=[f"c{i}" for i in range(30)], rows=600)
+    rows = contents.data["projection"].rows["pca"]
+    show(tab, tmp_path, contents)
+    tab.run("choose('projection', 'Method', 0)")
+    assert tab.run("drawn()") == {"others": 200} | {f"group-{i}": 20 for i in range(20)}
+    assert tab.run("source('means').name.length") >= 1
+    search = (
+        "(words => { const box = one('input[type=search]'); box.value = words; box.dispatchEvent(new Event('input')) })"
+    )
+    assert tab.run("document.getElementById(one('input[type=search]').getAttribute('list')).options.length") == 30
+    tab.run(f"{search}('c2')")
+    assert tab.run("drawn()") == {"others": 580, "group-0": 20}
+    tab.run(f"{search}('c27')")  # which has no colour otherwise
+    assert tab.run("drawn()") == {"others": 580, "group-0": 20}
+    alone = tab.run("[...points.renderers.find(each => each.name === 'group-0').view.filter.indices]")
+    assert alone == list(range(27, 600, 30))
+    assert tab.run("legend().map(each => each.textContent)") == ["c27", "others"]
+    assert tab.run("source('means').name") == ["c27"]
+    np.testing.assert_allclose(tab.run("source('means').x"), [rows[27::30, 0].mean()], atol=1e-3)
+    tab.run("legend()[1].querySelector('input').click()")
+    assert tab.run("drawn()") == {"group-0": 20}, "the others are hidden"
+    tab.run("rows.selected.indices = [27, 57, 1]")
+    assert tab.run("one('#projection ~ .plot .status').textContent") == "3 rows marked: c27 2, others 1."
+    tab.run(f"{search}('')")
+    assert tab.run("drawn()") == {"others": 200} | {f"group-{i}": 20 for i in range(20)}
+    tab.run("one('nav a[href=\"#classes\"]').click()")
+    assert tab.run("document.querySelector(':target').tagName") == "H2"
+    assert tab.complaints == []
+
+
+@pytest.mark.e2e
+def test_rows_with_a_number_to_predict_are_shaded_or_coloured_by_a_column(tab, tmp_path):
+    contents = report_contents([method_result()])
+    sample, shares = contents.data["projection"], np.arange(90) % SHADES
+    sample = dataclasses.replace(sample, codes=shares, values=(shares / 2).tolist(), columns={"class": ["a", "b"] * 45})
+    contents = dataclasses.replace(contents, data={**contents.data, "projection": sample})
+    contents.dataset.update(targets=["gain"], classes=["gain"], counts=[90])
+    show(tab, tmp_path, contents)
+    assert tab.run("drawn()") == {"shaded": "all"}
+    assert tab.run("legend().length") == 0 and tab.run("all('#projection ~ .plot .legend')[0].hidden")
+    equal(tab.run("column('y')"), sample.rows["pca"][:, 1])
+    tab.run("choose('projection', 'Colour', 1)")
+    assert tab.run("drawn()") == {"group-0": 45, "group-1": 45}
+    assert tab.run("one('#projection ~ .plot .legend legend').textContent") == "class"
+    tab.run("choose('projection', 'Colour', 0)")
+    assert tab.run("drawn()") == {"shaded": "all"} and tab.complaints == []
 
 
 def test_pages_of_many_rows_and_classes_are_bounded():
@@ -174,8 +340,9 @@ def test_pages_of_many_rows_and_classes_are_bounded():
     contents.dataset["counts"] = [*range(19_999), 1_000_000]
     html = render(contents, [])
     assert len(html) < 4_000_000
-    explorer = check_page(html.replace("<main>", '<main><img src="data:image/png;base64,">')).data["points"]["explorer"]
-    assert len(explorer["classes"]) == MAX_KEYS + 1 and explorer["classes"][-2:] == ["c19999", "19,980 others"]
-    assert explorer["ranks"] == [*[MAX_KEYS] * 1990, *[MAX_KEYS - 1] * 10]
-    first = np.frombuffer(base64.b64decode(explorer["methods"][3]["coordinates"][0]), "<f4")
-    np.testing.assert_allclose(first, contents.data["projection"].rows["method-3"][:, 0], rtol=1e-6)
+    explorer = check_page(html).data["points"]["explorer"]
+    (group,) = explorer["groups"]
+    assert len(group["labels"]) == MAX_KEYS + 1 and group["labels"][-2:] == ["c19999", "19,980 others"]
+    assert group["ranks"] == [*[MAX_KEYS] * 1990, *[MAX_KEYS - 1] * 10]
+    rows = contents.data["projection"].rows["method-3"][:, 0]
+    equal(unpacked(explorer["methods"][3]["coordinates"][0]), rows)

@@ -4,12 +4,13 @@ import re
 
 import numpy as np
 import pytest
-from helpers.reports import by_class, check_page, check_picture, evidence_of, method_result, report_contents
-from helpers.sheets import drawn_sheet
+from helpers.pictures import check_picture, panels_of
+from helpers.reports import by_class, check_page, evidence_of, method_result, report_contents
 from helpers.tables import make_config
 
 from mmpca_dist import BayesianMarginPCA, load_model, run
 from mmpca_dist.models.bayesian_margin.pictures import MAX_PANELS, Evidence, evidence
+from mmpca_dist.pictures.palette import method_look
 from mmpca_dist.report.run_page import figures, render
 from mmpca_dist.report.sections.pair_margins import PairMargins
 from mmpca_dist.results.evaluation_result import result_in
@@ -68,17 +69,17 @@ def test_pictures_of_any_number_of_models_and_sweeps(classes, sweeps):
 
 
 @pytest.mark.e2e
-def test_components_that_are_switched_off_are_hollow_below_the_noise(monkeypatch):
+def test_components_that_are_switched_off_are_hollow_below_the_noise():
     shown = method_result(sections=("evidence", "spectrum"))
     contents = report_contents([shown], data={"evidence": [evidence_of("BM2PCA", ABC, k=5, off=2)]})
-    panels = drawn_sheet(monkeypatch, contents, "relevance").axes
-    assert [panel.get_title(loc="left") for panel in panels] == ["BM2PCA: ant", "BM2PCA: bee", "BM2PCA: cat"]
+    panels = panels_of(contents, "relevance", log="y")
+    assert [panel.title for panel in panels] == ["BM2PCA: ant", "BM2PCA: bee", "BM2PCA: cat"]
     for panel, noise in zip(panels, (0.5, 0.45, 0.4), strict=True):
-        active, hollow, level = panel.lines
-        assert list(active.get_xdata()) == [1, 2, 3] and list(hollow.get_xdata()) == [4, 5]
-        assert hollow.get_markerfacecolor() == "white" != active.get_markerfacecolor()
-        assert level.get_ydata()[0] == pytest.approx(noise)
-        assert max(hollow.get_ydata()) < noise < min(active.get_ydata())
+        active, hollow = panel.points("c0", hollow=False), panel.points("c0", hollow=True)
+        np.testing.assert_allclose(active[:, 0], [1, 2, 3], atol=0.01)
+        np.testing.assert_allclose(hollow[:, 0], [4, 5], atol=0.01)
+        assert panel.rule("ink") == pytest.approx(noise, rel=0.02), "a tenth of a pixel"
+        assert hollow[:, 1].max() < noise < active[:, 1].min()
     assert "BM2PCA has switched off 6 of 15 components." in by_name(contents)["relevance"].caption
 
 
@@ -106,13 +107,13 @@ def test_of_many_classes_the_first_are_listed():
 
 
 @pytest.mark.e2e
-def test_spectra_of_models_of_each_class_are_their_mean(monkeypatch):
+def test_spectra_of_models_of_each_class_are_their_mean():
     method = by_class(ABC)
     contents = report_contents([method_result(d=6), method])
-    each, together = drawn_sheet(monkeypatch, contents, "spectrum").axes
-    mean = method.shares.reshape(3, 4).mean(axis=0)
-    np.testing.assert_allclose(each.lines[1].get_ydata(), [*mean[:3], np.nan])
-    np.testing.assert_allclose(together.lines[1].get_ydata(), np.cumsum(mean))
+    each, together = panels_of(contents, "spectrum")
+    mean, (colour, _) = method.shares.reshape(3, 4).mean(axis=0), method_look("bm2pca")
+    np.testing.assert_allclose(each.points(colour), np.transpose([[1, 2, 3], mean[:3]]), atol=0.01)
+    np.testing.assert_allclose(together.points(colour)[:, 1], np.cumsum(mean), atol=0.01)
     caption = by_name(contents)["spectrum"].caption
     assert "BM2PCA: a model for each class against the rest" in caption
     assert "Components that are switched off are left out." in caption
@@ -131,13 +132,16 @@ def test_pictures_of_components_are_of_the_first_class_and_say_so():
 
 
 @pytest.mark.e2e
-def test_projections_are_the_coordinates_of_the_first_class(monkeypatch):
+def test_projections_are_the_coordinates_of_the_first_class():
     contents = report_contents([by_class(ABC)], classes=ABC)
-    panel = drawn_sheet(monkeypatch, contents, "projection").axes[0]
-    assert panel.get_title(loc="left") == "BM2PCA class ant"
+    (panel,) = panels_of(contents, "projection")
+    assert panel.title == "BM2PCA class ant"
+    drawn = np.sort(np.concatenate([panel.points(f"c{i}") for i in range(3)]), axis=0)
+    rows = contents.data["projection"].rows["bm2pca"][:, :2]
+    np.testing.assert_allclose(drawn, np.sort(rows, axis=0), atol=0.002 * np.ptp(rows))
     assert "these are the coordinates of the first class's model." in by_name(contents)["projection"].caption
     single = report_contents([by_class(ABC, k=1, off=0)], classes=ABC)  # the second column is of another class
-    assert by_name(single)["projection"].title == "The rows along the first component"
+    assert [text for text in panels_of(single, "projection")[0].texts if "component" in text] == ["component 1"]
 
 
 def test_margins_are_those_within_the_components_of_the_first_class():
@@ -188,7 +192,7 @@ def test_a_run_shows_evidence_and_its_summary_the_mean_share(tmp_path):
     output = str(tmp_path / "out")
     methods = ["pca", "all-columns", {"name": "bm2pca", "tol": 0, "max_iter": 40}]
     run(make_config(output, str(tmp_path / "rows.npz"), methods=methods, n_components=[2, 6]))
-    pictures = [path.stem for path in (tmp_path / "out" / "report").glob("*.png")]
+    pictures = [path.stem for path in (tmp_path / "out" / "report").glob("*.svg")]
     assert {"evidence", "relevance", "spectrum", "projection"} <= set(pictures)
     model = load_model(output, "bm2pca")
     result = result_in(output)

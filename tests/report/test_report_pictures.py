@@ -1,6 +1,5 @@
 """What the pictures of a report show, how its numbers are told apart, and the report of a whole run."""
 
-import base64
 import json
 import re
 import subprocess
@@ -13,10 +12,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers.reports import check_page, method_result, report_contents, with_margins
+from helpers.pictures import Read
+from helpers.reports import (
+    check_page,
+    half_step,
+    method_result,
+    report_contents,
+    unpacked,
+    with_margins,
+)
 
 from mmpca_dist import load_model, run
-from mmpca_dist.pictures.drawing import distinct, plain
+from mmpca_dist.pictures.chart import distinct, words
+from mmpca_dist.pictures.palette import method_look
 from mmpca_dist.report.run_page import figures, render
 from mmpca_dist.report.sections.projections import reach
 
@@ -53,9 +61,8 @@ def test_same_pictures_from_several_threads():
             assert together == alone
 
 
-def test_leaves_pyplot_alone():
-    """pyplot keeps figures in a global list and may open a display."""
-    code = "import sys, mmpca_dist.report; sys.exit('matplotlib.pyplot' in sys.modules)"
+def test_reports_need_no_matplotlib():
+    code = "import sys, mmpca_dist.report.run_page as page; len(page.SECTIONS); sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -68,12 +75,37 @@ def test_outliers_are_cut_only_where_they_squeeze_the_rest():
     assert reach(np.zeros(7)) == (0, 0)
 
 
+def test_outliers_outside_of_a_panel_are_counted():
+    rows = np.vstack([np.random.default_rng(0).uniform(0, 1, (88, 3)), [[1e6, 0.5, 0], [0.5, -1e6, 0]]])
+    contents = report_contents([method_result()], projected={"pca": rows})
+    (figure,) = [figure for figure in figures(contents) if figure.name == "projection"]
+    panel = Read(figure.panels[0])
+    assert "component 1 (2 rows outside)" in panel.texts
+    drawn = np.sort(np.concatenate([panel.points(f"c{i}") for i in range(3)]), axis=0)
+    np.testing.assert_allclose(drawn, np.sort(rows[:88, :2], axis=0), atol=0.003)  # a tenth of a pixel
+
+
+def test_classes_have_their_colours_and_marks_and_methods_the_same_everywhere():
+    contents = report_contents(classes=[f"c{i}" for i in range(9)], rows=900)
+    drawn = {figure.name: Read(figure.panels[0]) for figure in figures(contents)}
+    shown, rows = drawn["projection"], contents.data["projection"].rows["pca"]
+    for colour, classes in (("c0", (0, 7)), ("c1", (1, 8)), ("c2", (2,))):
+        assert len(shown.points(colour)) == 100 * len(classes), "colours come again with another mark"
+        outlines = {"h0" in path.get("d") for path in shown.paths(colour)}
+        assert outlines == ({True, False} if len(classes) > 1 else {True})
+    np.testing.assert_allclose(shown.points("c2").mean(axis=0), rows[2::9, :2].mean(axis=0), atol=0.01)
+    shares = contents.methods[1].shares
+    for name, look in (("pca", "ink"), ("m-pca0", "c0")):
+        assert method_look(name)[0] == look
+        np.testing.assert_allclose(drawn["spectrum"].points(look)[:, 1], shares, atol=0.01)
+
+
 def test_names_are_fit_for_drawing():
-    assert plain("a$b$") == r"a\$b\$"
-    assert plain("x" * 10 + "end", limit=7) == "xxx\N{HORIZONTAL ELLIPSIS}end"
-    assert plain("\u732b", "no. 2") == "no. 2"
-    assert plain("tab\tand\nline") == "tab and line"
-    assert plain("") == "?"
+    assert words("a$b$ \u732b") == "a$b$ \u732b"
+    assert words("x" * 10 + "end", limit=7) == "xxx\N{HORIZONTAL ELLIPSIS}end"
+    assert words("\x00\ud800\uffff", fallback="no. 2") == "no. 2"
+    assert words("tab\tand\nline") == "tab and line"
+    assert words("") == "?"
     long = [f"a very long name, number {i}, of the same kind" for i in range(3)]
     assert len(set(distinct(long, 16))) == 3
     assert distinct(["a", "b"]) == ["a", "b"]
@@ -96,8 +128,9 @@ def test_rows_of_parquet_are_drawn_and_a_page_in_a_store_is_opened(mmpca, tmp_pa
     assert opened == [copy.as_uri()]
     page = check_page(copy.read_text())
     explorer = page.data["points"]["explorer"]
-    packed = np.frombuffer(base64.b64decode(explorer["methods"][1]["coordinates"][0]), "<f4")
-    np.testing.assert_allclose(packed, load_model(output, "m-pca0").transform(X)[:, 0], rtol=1e-4, atol=1e-5)
+    coordinates = load_model(output, "m-pca0").transform(X)[:, 0]
+    packed = unpacked(explorer["methods"][1]["coordinates"][0])
+    np.testing.assert_allclose(packed, coordinates, rtol=0, atol=half_step(coordinates) + 1e-5)
     drawn = json.dumps(page.data["points"]["item"])
     patients = [str(row // 2) for row in range(70)]
     for column in (["beside0", patients], ["row", list(range(70))], ["outcome", table["label"]]):

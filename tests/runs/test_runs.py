@@ -74,7 +74,7 @@ def test_projected_rows_are_a_data_set_in_both_formats(digits_run):
 def test_the_report_is_there_with_pictures_and_plan_beside_measured(digits_run):
     _output, results, _ = digits_run
     html = (storage.filesystem(results["report"]["html"])[0]).cat_file(results["report"]["html"]).decode()
-    assert "data:image/png;base64," in html
+    assert "data:image/png;base64," in html and html.count("<figure") == len(results["report"]["figures"])
     assert "M-PCA1a" in html and "peak memory" in html
     assert len(results["report"]["figures"]) >= 4
 

@@ -300,7 +300,7 @@ def test_reconstructions_are_of_adjusted_rows(tmp_path, recwarn):
     uri = write_parquet(tmp_path / "rows.parquet", X, y, **covariates)
     dataset = {"covariates": ["batch", "age"], "image_shape": [2, 2]}
     results = run(config_of(tmp_path / "out", uri, dataset=dataset, n_components=4))
-    assert "report/reconstructions.png" in results["report"]["outputs"]
+    assert "report/reconstructions.svg" in results["report"]["outputs"]
     assert not [each for each in recwarn if "projected as they are" in str(each.message)]
     model, table = load_model(str(tmp_path / "out"), "pca"), Inputs.of(open_run(str(tmp_path / "out")).config).dataset
     shown = _rebuilt(model, filled_rows(table, model.mean_, model.adjustment_).read_rows(0, 5), [4])[4]

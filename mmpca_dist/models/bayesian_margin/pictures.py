@@ -94,7 +94,7 @@ def _lines(method: Evidence) -> Drawn:
     """Return the bounds of each model, and their mean where there are several."""
     sweeps, many = np.arange(1, len(method.bounds) + 1), len(method.classes) > MAX_NAMED
     # Most of the bound is gained in the first few sweeps.
-    panel = Panel(words(method.title), "sweep", "evidence bound, nats a row", 230, x=Axis(log=True))
+    panel = Panel(words(method.title), "sweep", "evidence bound, nats a row", 230, x=Axis(log=True, whole=True))
     curves = [(method.bounds[:, i], *_look(method, i)) for i in range(method.bounds.shape[1])]
     curves += [(method.bounds.mean(axis=1), "ink", "circle")] if method.classes else []
     for values, colour, mark in curves:
