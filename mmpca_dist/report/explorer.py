@@ -177,7 +177,8 @@ def _points(sample: ProjectedSample, dataset: Mapping[str, Any], has_classes: bo
             plot.segment("x0", "y0", "x", "y", source=marks, line_width=1.5, name="arrow")
             plot.scatter("x", "y", source=marks, size=5, name="arrow")
         plot.text("x", "y", "name", source=marks, text_font_size="12px", x_offset=4, y_offset=-3, name="words",
-                  padding=2, background_fill_alpha=0.75, text_font_style="normal" if name == "arrows" else "bold")  # fmt: skip
+                  padding=2, background_fill_alpha=0.75,
+                  text_font_style="normal" if name == "arrows" else "bold")  # fmt: skip
     return plot
 
 

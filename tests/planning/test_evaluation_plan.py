@@ -56,7 +56,9 @@ def test_splits_in_memory_that_do_not_fit_together_go_fewer_at_a_time(limit, exp
 def test_the_first_split_in_memory_is_alone(tmp_path, monkeypatch):
     """It is scored once, and decides how many of the others go together."""
     seen = []
-    monkeypatch.setattr(evaluation_scores, "splits_at_once", lambda plan, size, split, left: seen.append(split) or (1, 77))
+    monkeypatch.setattr(
+        evaluation_scores, "splits_at_once", lambda plan, size, split, left: seen.append(split) or (1, 77)
+    )
     uri = write_npz(tmp_path / "rows.npz", *labelled(3000, 60, 3, seed=1))
     told = Watching()
     records, _, results = scored(config_of(tmp_path / "out", uri, evaluation={"splits": "shares", "count": 3}), told)
