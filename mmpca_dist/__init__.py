@@ -1,8 +1,10 @@
 """Supervised linear dimensionality reduction for labelled tables larger than memory."""
 
+from importlib.metadata import version
+
 import lazy_loader
 
-__version__ = "0.1.0"
+__version__ = version("mmpca-dist")
 
 __getattr__, _, _public = lazy_loader.attach_stub(__name__, __file__)
 __all__ = [*_public, "__version__"]

@@ -29,6 +29,8 @@ settings.register_profile(
     max_examples=40,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
+# `pytest --hypothesis-profile=fuzz`: other examples every time, and many. A failure prints the line that repeats it.
+settings.register_profile("fuzz", settings.get_profile("suite"), derandomize=False, max_examples=2000, print_blob=True)
 settings.load_profile("suite")
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import yaml
 import zarr
+from helpers import examples
 from helpers.serving import serving
 from helpers.tables import COLUMNS, ROWS, change, npy, write_small
 from hypothesis import given, settings
@@ -276,19 +277,19 @@ def outcome(action):
         json.dumps(found.model_dump(mode="json"))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.dictionaries(KEYS, TREES, max_size=8), st.booleans())
 def test_any_form_ends_in_a_sentence(content, filled):
     outcome(lambda: parse_config({**FINE, **content} if filled else content, "the form"))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.sampled_from([*TEXT.split(" "), *"[]{}:,-&*?!|>%@\"'#\n", "&a ", "*a", "<<: ", "!!int ", "\t"])))
 def test_any_text_ends_in_a_sentence(tmp_path, words):
     outcome(lambda: load(tmp_path, "".join(words)))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(TREES)
 def test_what_yaml_writes_is_read_as_it_is(tree):
     """Dates apart, which are text."""

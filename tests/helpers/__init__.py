@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from hypothesis import settings
+
 ROOT = Path(__file__).parents[2]
 """The checkout."""
 
@@ -12,3 +14,8 @@ def each(cases, folder):
         place = folder / f"case-{number}"
         place.mkdir()
         yield case, place
+
+
+def examples(count):
+    """Return how many examples to try: ``count`` in the suite, more under Hypothesis's profile ``fuzz``."""
+    return count * settings.default.max_examples // 40

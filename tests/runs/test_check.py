@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from click.testing import CliRunner
+from helpers import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_wine
@@ -148,7 +149,7 @@ def test_the_same_configuration_evaluates_by_patient_and_a_table_alone_runs(fold
     st.lists(st.sampled_from([0.0, 1.0, 2.5, np.nan, 1e300]), min_size=1, max_size=60),
     st.lists(st.integers(1, 59), max_size=5),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_pieces_do_not_matter(values, cuts):
     column, looks = pa.array(values), [ColumnProfile("x"), ColumnProfile("x")]
     looks[0].add(column)
@@ -235,7 +236,7 @@ NAMES = st.text(min_size=1, max_size=8).filter(lambda name: name not in ("__inde
 
 @given(st.lists(NAMES, min_size=2, max_size=4, unique=True))
 @example(["a\n- b", "c: d", "e # f", "\u2028", "null", "\x85", "- "])
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_hostile_names_stay_names(tmp_path_factory, names):
     """Names with ends of lines, colons or marks of comments come back as they are, and add no settings."""
     folder = tmp_path_factory.mktemp("names")

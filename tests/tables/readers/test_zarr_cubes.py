@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import zarr
+from helpers import examples
 from helpers.evaluating import scored
 from helpers.runs import Recorder, model_hash, refreshed, same_models, through
 from helpers.tables import config_of, labelled, make_config, write_npz, write_zarr
@@ -40,7 +41,7 @@ NAMED = {"features": "reflectance", "label": "cover"}
 SKIPPING = {**NAMED, "unlabelled": "skip", "unlabelled_value": 0}
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(st.tuples(*map(st.integers, (1, 1, 1), (23, 17, 5))), st.integers(0, N - 1), st.integers(1, N), st.booleans())
 def test_rows_are_pixels_whatever_the_chunks(tmp_path_factory, chunks, start, size, sharded):
     more = {"shards": tuple(2 * chunk for chunk in chunks)} if sharded else {}
