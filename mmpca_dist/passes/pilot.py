@@ -85,6 +85,9 @@ class Pilot(Scheduler):
     def measured(self, task: Callable[[Span], Any], spans: Sequence[Span], merge: Callable[[Any, Any], Any]) -> Any:
         """Return what a pass over the two largest units leaves.
 
+        The first task may import modules, which stay and take time once: of both tasks, what is left and the time are
+        those of the one with less.
+
         Raises `EnoughError` where the pass has been made often, or is one over tables that other passes have laid out.
         """
         self.end()
@@ -102,17 +105,18 @@ class Pilot(Scheduler):
             result, most, kept = _measured(lambda span: run_span(task, span), Span(index, (start, stop)))
             if isinstance(result, Finding):
                 return result
-            seconds.append(time.perf_counter() - begin)
+            share = (stop - start) / -units[0][0]
+            seconds.append((time.perf_counter() - begin) / share)
             results.append(result)
             tasks.append(most)
-            left.append(kept)
+            left.append(int(kept / share))
         merged, merging, kept = results[0], 0, left[0]
         if len(results) > 1:
             merged, merging, kept = _measured(merge_leaf, merge, *results)
         self.footprints.append(
             Footprint(
-                *self._pass, len(spans), len(units), held, max(tasks), max(left), kept, merging,
-                max(seconds) * len(units),
+                *self._pass, len(spans), len(units), held, max(tasks), min(left), kept, merging,
+                min(seconds) * len(units),
             )
         )  # fmt: skip
         tracemalloc.reset_peak()

@@ -57,8 +57,12 @@ class Read:
     def points(self, colour, hollow=None):
         """Return the values of marks in a colour, shape (n, 2); only hollow ones, or others, if ``hollow`` says so."""
         chosen = [path for path in self.paths(colour) if hollow is None or ("paper" in path.get("style", "")) == hollow]
-        spots = [spot for path in chosen for spot in re.findall(r"M(\S+?) (\S+?)(?:h0|m)", path.get("d"))]
-        x, y = np.array(spots, float).reshape(-1, 2).T
+        spots = [
+            np.array(re.findall(r"M(\S+?) (\S+?)(?:h0|m)", path.get("d")), float).reshape(-1, 2)
+            / (2 if path.get("transform") else 1)
+            for path in chosen
+        ]
+        x, y = np.concatenate([np.zeros((0, 2)), *spots]).T
         return np.stack([self.values("x", x), self.values("y", y)], axis=1)
 
     def lines(self, colour):

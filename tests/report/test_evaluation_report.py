@@ -17,7 +17,8 @@ from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.palette import method_look
-from mmpca_dist.report.error_curves import drawn_sizes, error_curves, error_map, split_errors
+from mmpca_dist.report.error_curves import drawn_sizes, error_curves, split_errors
+from mmpca_dist.report.error_maps import confusions, error_map
 from mmpca_dist.report.evaluation_page import parts, render_evaluation, write_evaluation_report
 from mmpca_dist.report.pages import figures_of
 from mmpca_dist.report.signed_margins import margin_pictures
