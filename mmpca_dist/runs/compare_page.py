@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.errors import DamageError
 from mmpca_dist.jobs.directory import versions
 from mmpca_dist.jobs.finished_runs import open_run
 from mmpca_dist.jobs.records import Results
@@ -72,7 +74,7 @@ def _of_runs(comparison: Comparison) -> list[Figure]:
             if sample is not None and label in sample.rows and sample.rows[label].shape[1]:
                 keys, ranks = class_keys(sample, one.dataset)
                 own = np.asarray(sample.rows[label][:, : min(method.size, 2)], np.float64)
-                turned = own if first is None else _turned(own, first)
+                turned = own if first is None else turned_towards(own, first)
                 first = own if first is None else first
                 rows.append(projection_panel(f"{letter}: {method.label}", turned, sample, keys, ranks))
                 legend |= {each.label: key(each.label, each.colour, each.mark) for each in keys}
@@ -85,13 +87,15 @@ def _of_runs(comparison: Comparison) -> list[Figure]:
 
 
 def _contents(folder: str) -> tuple[RunResult, ProjectedSample | None]:
-    """Return the result of a run, and a sample of its projected rows; the table of the run is not read."""
+    """Return the result of a run, and a sample of its projected rows, if they are there; its table is not read."""
     result, run = run_result(folder), open_run(folder)
     table: Any = SimpleNamespace(n_rows=result.dataset["n_rows"])
-    return result, ProjectedSample.of(SolvedRun(run, run.config, table, Results(run.records())), result.methods)
+    with suppress(DamageError):  # projected rows are large, and may have been moved away
+        return result, ProjectedSample.of(SolvedRun(run, run.config, table, Results(run.records())), result.methods)
+    return result, None
 
 
-def _turned(rows: NDArray[np.float64], towards: NDArray[np.float64]) -> NDArray[np.float64]:
+def turned_towards(rows: NDArray[np.float64], towards: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return rows turned and mirrored towards others, the same rows in as many columns; else as they are."""
     if rows.shape != towards.shape or not (np.isfinite(rows).all() and np.isfinite(towards).all()):
         return rows

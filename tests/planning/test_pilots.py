@@ -41,6 +41,22 @@ def test_the_largest_pass_or_what_lies_between_counts():
     assert Measured([small, large], 999 * MIB).memory(1) == 999 * MIB
 
 
+def test_what_a_first_task_imports_is_not_left_by_all():
+    modules = []
+
+    def task(_, span):
+        if not modules:
+            modules.append(np.ones(32 * MIB, np.uint8))
+        return [np.ones(MIB, np.uint8)]
+
+    pilot, spans = Pilot(), [Span(i, (4 * i, 4 * i + 4)) for i in range(5)]
+    with traced():
+        pilot.begins("own", 1234)
+        Tasks(scheduler=pilot).run(OnRows(None, task), spans, lambda left, right: left, "own")
+    (found,) = pilot.footprints
+    assert MIB <= found.left < 2 * MIB <= 32 * MIB <= found.task
+
+
 def test_a_pilot_measures_what_its_tasks_allocate():
     """Tasks take 8 MiB and leave 1; a merger takes 3 in addition and leaves 2."""
 

@@ -15,7 +15,9 @@ from helpers.reports import NASTY, beyond, check_page
 
 from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.results import Evaluation
+from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.methods.base.registry import title_of
+from mmpca_dist.pictures.chart import distinct
 from mmpca_dist.pictures.palette import method_look
 from mmpca_dist.report.error_curves import drawn_sizes, error_curves, split_errors
 from mmpca_dist.report.error_maps import confusions, error_map
@@ -105,6 +107,22 @@ def test_the_map_has_the_mean_errors_of_all_cells_and_frames_the_lowest():
         shades = [float(field.get("fill-opacity")) for field in fields]
         assert np.argsort(shades).tolist() == np.argsort(means).tolist()
         assert [field.get("stroke") != "none" for field in fields] == [mean == min(means) for mean in means]
+
+
+def test_confusions_are_shares_of_the_rows_of_each_class():
+    counts = [0, 6, 2, 1, 0, 0, 3, 0, 0]  # of splits that hold out 40, 20 and 11 rows of the classes
+    own = {"errors_by_class": [8, 1, 3], "rows_by_class": [40, 20, 11], "confused": counts, "errors": 12}
+    lines = [{**line, **own} for line in evaluation(classes=3).table.lines]
+    made = evaluation(classes=3, table=ErrorTable(lines))
+    (figure,) = confusions(made)
+    panel = Read(figure.panels[0])
+    shares = [[80, 15, 5], [5, 95, 0], [27, 0, 73]]
+    assert panel.texts[1:] == [*distinct(made.dataset["classes"], 5), *(
+        text for name, line in zip(made.dataset["classes"], shares, strict=True)
+        for text in (name, *(f"{share}" if share else None for share in line))
+    )]  # fmt: skip
+    assert [rect.get("stroke") != "none" for rect in panel.root.iter("rect")] == np.eye(3, dtype=bool).ravel().tolist()
+    assert confusions(evaluation()) == []
 
 
 def test_splits_are_those_of_the_recommended_cell_against_each_other_method():

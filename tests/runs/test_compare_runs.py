@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from helpers.reports import check_page
 from helpers.tables import config_of, labelled, write_npz
 from sklearn.datasets import load_iris
 
@@ -14,6 +15,7 @@ from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.jobs.job import open_job, run_stage
 from mmpca_dist.report import evaluation_page
+from mmpca_dist.runs.compare_page import compare_page, turned_towards
 from mmpca_dist.runs.compare_runs import compare_runs
 from mmpca_dist.runs.evaluate import evaluate
 from mmpca_dist.runs.fit import stages_of
@@ -59,6 +61,20 @@ def test_runs(rows, tmp_path, mmpca):
     printed = mmpca("compare", *outputs)[1]
     assert "Settings that differ" in printed and "fisher (shrinkage: 0.001)" in " ".join(printed.split())
     assert ", ".join(f"{angle:.1f}" for angle in angles) in printed
+    page = check_page(compare_page([found]))
+    assert page.text.count("A is ") == 1 and page.text.count("Settings that differ") == 3  # title, contents and caption
+    for title in ("How much the components hold", "Methods", "pca"):
+        assert title in page.text
+
+
+def test_rows_are_turned_towards_the_same_rows():
+    """A rotation, a mirror and a shift of the same rows go away; other rows stay as they are."""
+    rows = np.random.default_rng(0).standard_normal((50, 2)) * [3, 1]
+    for angle, mirror in ((0.3, 1), (2.0, -1)):
+        turn = np.array([[np.cos(angle), np.sin(angle)], [-mirror * np.sin(angle), mirror * np.cos(angle)]])
+        found = turned_towards(rows @ turn + 5, rows)
+        np.testing.assert_allclose(found - found.mean(axis=0), rows - rows.mean(axis=0), atol=1e-12)
+    assert turned_towards(rows[1:], rows) is not rows and turned_towards(rows[1:], rows).shape == (49, 2)
 
 
 def test_evaluations_are_tested_as_two_methods_of_one(rows, tmp_path):
