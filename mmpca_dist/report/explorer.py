@@ -90,17 +90,19 @@ def points_part(
     count = max(2, MAX_NUMBERS // (len(sample.codes) * len(shown)))
     outcome = "class" if keys else dataset["targets"][0]
     groups = [{"name": outcome, "labels": [one.label for one in keys], "ranks": ranks.tolist() if keys else []}]
+    groups += [_groups_of(name, values) for name, values in sample.columns.items()]
+    places = min(max([1, *(len(group["labels"]) for group in groups)]), MAX_KEYS)
     explorer = {
         "kind": "points",
         "methods": [_explored(method, sample.rows[method.name], count, dataset) for method in shown],
         "start": [method.name for method in shown].index(best),
         "strips": packed(strips(ranks, len(keys))) if keys else None,
-        "groups": [*groups, *(_groups_of(name, values) for name, values in sample.columns.items())],
+        "groups": groups,
         "columns": list(sample.columns),
         "images": sample.images,
         "searches": len(dataset["classes"]) > MAX_KEYS and bool(keys),
         "arrows": dataset["image_shape"] is None,
-        "colours": {f"group-{i}": place_look(i)[0] for i in range(MAX_KEYS)} | {"others": "faint", "arrow": "faint"},
+        "colours": {f"group-{i}": place_look(i)[0] for i in range(places)} | {"others": "faint", "arrow": "faint"},
     }
     targets = dataset.get("targets")
     colour = f"from blue where {targets[0]} is low to orange" if targets else "coloured by its class"
@@ -120,7 +122,7 @@ def points_part(
     ]
     plot = Plot(
         "points", "The rows along two components", caption, f"A scatter plot of {sample.note}. {seen}",
-        _points(sample, dataset, bool(keys)), entries, explorer=explorer, still=still,
+        _points(sample, dataset, bool(keys), places), entries, explorer=explorer, still=still,
     )  # fmt: skip
     return PagePart("projection", "The rows along the components", plots=[plot])
 
@@ -144,7 +146,7 @@ def _groups_of(name: str, values: Sequence[str]) -> dict[str, Any]:
     return {"name": name, "labels": labels, "ranks": [places.get(value, MAX_KEYS) for value in values]}
 
 
-def _points(sample: ProjectedSample, dataset: Mapping[str, Any], has_classes: bool) -> Any:
+def _points(sample: ProjectedSample, dataset: Mapping[str, Any], has_classes: bool, places: int) -> Any:
     m, names = len(sample.codes), dataset["classes"]
     data: dict[str, Any] = {"x": np.zeros(m, "<f4"), "y": np.zeros(m, "<f4"), "row": list(sample.numbers or range(m))}
     if has_classes:
@@ -166,7 +168,7 @@ def _points(sample: ProjectedSample, dataset: Mapping[str, Any], has_classes: bo
     look = {"source": source, "size": 6 if m > 500 else 8, "fill_alpha": 0.75, "line_color": None,
             "nonselection_fill_alpha": 0.08}  # fmt: skip
     # The script of the page gives each group its rows.
-    looks = [("others", "circle"), *((f"group-{i}", place_look(i)[1]) for i in range(MAX_KEYS))]
+    looks = [("others", "circle"), *((f"group-{i}", place_look(i)[1]) for i in range(places))]
     drawn = [
         plot.scatter("x", "y", name=name, marker=mark, view=bk.CDSView(filter=bk.IndexFilter([])), **look)
         for name, mark in looks

@@ -35,7 +35,7 @@ def write_report(finished: SolvedRun) -> ReportRecord:
 
 def report_contents(finished: SolvedRun) -> RunResult:
     """Gather what the report shows."""
-    result = result_of(finished.run, finished.config, finished.results)
+    result = result_of(finished.run, finished.config, finished.results, finished.model)
     shown = _shown(result.methods)
     data = {section.name: section.data(finished, methods) for section, methods in shown if section.data is not None}
     return replace(result, data=data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -60,9 +60,13 @@ class SolvedRun:
     table: Table
     results: Results
 
+    loaded: dict[str, MomentReducer] = field(default_factory=dict)
+
     def model(self, label: str) -> MomentReducer:
-        """Return the fitted estimator of a method."""
-        return load_model(self.run.uri, label)
+        """Return the fitted estimator of a method, which is read once."""
+        if label not in self.loaded:
+            self.loaded[label] = load_model(self.run.uri, label)
+        return self.loaded[label]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +153,9 @@ def run_result(output: str) -> RunResult:
     return result_of(run, run.config, Results(run.records()))
 
 
-def result_of(run: RunDirectory, config: RunConfig, results: Results) -> RunResult:
+def result_of(
+    run: RunDirectory, config: RunConfig, results: Results, model_of: Callable[[str], MomentReducer] | None = None
+) -> RunResult:
     """Return what came out of a run whose methods are solved, from the records of its stages."""
     count, choice = results.of(records.COUNT), results.find(records.CHOOSE)
     solved, followed = solved_methods(run, config.labels), certificates_of(config, results)
@@ -158,7 +164,8 @@ def result_of(run: RunDirectory, config: RunConfig, results: Results) -> RunResu
         certificate = followed.get(section.label, {})
         history = certificate.get("history", [])
         first_pass = certificate.get("passes", 0) - len(history) + 1
-        model, sizes = load_model(run.uri, section.label), sizes_of(config, results, section.label)
+        sizes = sizes_of(config, results, section.label)
+        model = load_model(run.uri, section.label) if model_of is None else model_of(section.label)
         methods.append(figures(model, section, sizes, history, first_pass))
     dataset = {**count, "uri": count.get("uri", config.dataset.uri), "classes": list(map(str, count["classes"]))}
     targets = f"to predict: {', '.join(count['targets'])}" if "targets" in count else ""

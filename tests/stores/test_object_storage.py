@@ -150,7 +150,7 @@ def test_every_step_in_object_storage_and_no_secret_anywhere(
     config, output = tmp_path / "run.yaml", f"{bucket}/runs/first"
     config.write_text(json.dumps(settings(f"{bucket}/in.zarr", output, cluster)))
     invoke("ingest", f"{bucket}/in.csv", f"{bucket}/in.zarr")
-    assert "passes over the rows" in invoke("plan", config)
+    assert "peak memory" in invoke("plan", config)
     assert not storage.exists(output)
     invoke("run", config)
     assert "m-pca2" in invoke("show", output)
