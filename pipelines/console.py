@@ -22,7 +22,7 @@ from mmpca_dist.jobs.events import Callback, StageLines
 
 if TYPE_CHECKING:
     from mmpca_dist.results.result import Result
-    from mmpca_dist.runs.check import TableCheck
+    from mmpca_dist.runs.checked_table import TableCheck
     from mmpca_dist.runs.compare_runs import Comparison
     from mmpca_dist.runs.listing import RunState
 

@@ -18,7 +18,7 @@ from .console import ConsoleCallback, console, print_text
 
 if TYPE_CHECKING:  # reading it takes a second, and `mmpca --help` needs none of it
     from mmpca_dist.configuration.schema import RunConfig
-    from mmpca_dist.runs.check import TableCheck
+    from mmpca_dist.runs.checked_table import TableCheck
 
 SIDE = re.compile("[0-9]{1,9}")
 missing_value_option = click.option(

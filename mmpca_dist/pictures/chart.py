@@ -303,22 +303,19 @@ def _path(placed: NDArray[np.float64]) -> str:
 
 def _points(placed: NDArray[np.float64], colour: str, mark: str, size: float, hollow: bool, opacity: float) -> str:
     """Return marks as one path: points with round ends, or corners."""
-    shade = f' opacity="{opacity}"' if opacity < 1 else ""
-    spots = np.round(placed, 1).tolist()
-    if mark == "circle" and not hollow:  # in half pixels, without decimals: there may be thousands
-        path = "".join(f"M{x} {y}h0" for x, y in np.round(2 * placed).astype(int).tolist())
-        look = f'stroke-width="{2 * size:g}" stroke-linecap="round" transform="scale(.5)"'
-        return f'<path class="{colour}" {look}{shade} d="{path}"/>'
-    half = size / 2
-    if mark == "circle":
-        outline = f"m{-half:g} 0a{half:g} {half:g} 0 1 0 {size:g} 0a{half:g} {half:g} 0 1 0 {-size:g} 0z"
+    # In half pixels, without decimals: there may be thousands.
+    shade, half = f' opacity="{opacity}"' if opacity < 1 else "", round(size)
+    fill = ' style="fill:var(--paper)" stroke-width="2.8"' if hollow else ' fill="currentColor" stroke="none"'
+    if mark == "circle" and not hollow:
+        outline, fill = "h0", f' stroke-width="{2 * size:g}" stroke-linecap="round"'
+    elif mark == "circle":
+        outline = f"m{-half} 0a{half} {half} 0 1 0 {2 * half} 0a{half} {half} 0 1 0 {-2 * half} 0z"
     else:
-        corners = np.round(half * np.array(SHAPES[mark]), 2)
-        moves = np.diff(corners, axis=0).round(2).tolist()
-        outline = f"m{corners[0][0]:g} {corners[0][1]:g}" + "".join(f"l{a:g} {b:g}" for a, b in moves) + "z"
-    path = "".join(f"M{x:g} {y:g}{outline}" for x, y in spots)
-    fill = ' style="fill:var(--paper)" stroke-width="1.4"' if hollow else ' fill="currentColor" stroke="none"'
-    return f'<path class="{colour}"{fill}{shade} d="{path}"/>'
+        corners = np.round(half * np.array(SHAPES[mark])).astype(int)
+        moves = " ".join(f"{across} {down}" for across, down in np.diff(corners, axis=0).tolist())
+        outline = f"m{corners[0, 0]} {corners[0, 1]}l{moves}z"
+    path = "".join(f"M{x} {y}{outline}" for x, y in np.round(2 * placed).astype(int).tolist())
+    return f'<path class="{colour}" transform="scale(.5)"{fill}{shade} d="{path}"/>'
 
 
 def sparkline(heights: Sequence[int], rest: bool = False) -> Drawn:
@@ -375,7 +372,7 @@ def svg_file(figure: Figure) -> bytes:
         x += room
     height = y + 24 * bool(figure.legend)
     paper = '<rect width="100%" height="100%" style="fill:var(--paper)" stroke="none"/>'
-    head = f'xmlns="http://www.w3.org/2000/svg" class="drawn ink" font-family="system-ui,sans-serif" width="{width:g}"'
+    head = f'xmlns="http://www.w3.org/2000/svg" class="drawn ink" font-family="system-ui,sans-serif" width="{width:g}" height="{height:g}"'
     sheet = f"<style>{palette.style()}{STYLE}</style><title>{escape(printable(figure.title))}</title>"
     return Drawn(sheet + paper + "".join(parts), width, height).svg(head).encode()
 

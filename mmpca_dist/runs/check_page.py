@@ -16,7 +16,7 @@ from mmpca_dist.pictures.frame import Field, Heading, PagePart, PrintedTable
 from mmpca_dist.report.pages import page
 from mmpca_dist.results.dataset_tables import bars
 from mmpca_dist.results.forms import written
-from mmpca_dist.runs.check import LABEL, LEFT_OUT, ColumnRole, TableCheck
+from mmpca_dist.runs.checked_table import LABEL, LEFT_OUT, ColumnRole, TableCheck
 from mmpca_dist.runs.draft import suggested_yaml
 from mmpca_dist.statistics.telling_columns import telling_notes
 

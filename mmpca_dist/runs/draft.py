@@ -9,7 +9,7 @@ from typing import Any
 
 from mmpca_dist.configuration.parsing import comment, on_one_line
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.runs.check import GROUPS, INDICATORS, LEFT_OUT, NUMBER, TableCheck
+from mmpca_dist.runs.checked_table import GROUPS, INDICATORS, LEFT_OUT, NUMBER, TableCheck
 from mmpca_dist.tables.column_scatter import dominant_columns
 
 SIZES = (1, 2, 4, 8, 16)

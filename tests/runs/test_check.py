@@ -22,7 +22,8 @@ from mmpca_dist.ingest import column_profiles
 from mmpca_dist.ingest.column_profiles import ColumnProfile
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.runs.check import GROUPS, INDICATORS, LABEL, LEFT_OUT, NUMBER, check
+from mmpca_dist.runs.check import check
+from mmpca_dist.runs.checked_table import GROUPS, INDICATORS, LABEL, LEFT_OUT, NUMBER
 from mmpca_dist.runs.draft import suggested_yaml
 from mmpca_pipelines.cli import cli
 from mmpca_pipelines.console import console

@@ -11,7 +11,8 @@ import pytest
 
 from mmpca_dist import run
 from mmpca_dist.configuration.schema import load_config
-from mmpca_dist.runs.check import GROUPS, INDICATORS, LEFT_OUT, NUMBER, check
+from mmpca_dist.runs.check import check
+from mmpca_dist.runs.checked_table import GROUPS, INDICATORS, LEFT_OUT, NUMBER
 from mmpca_dist.runs.draft import suggested_yaml
 
 N = 240
