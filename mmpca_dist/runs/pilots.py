@@ -24,7 +24,7 @@ from mmpca_dist.methods.base.statistics_for import class_statistics, with_sweeps
 from mmpca_dist.passes.census import Census
 from mmpca_dist.passes.pilot import TRIED, EnoughError, Pilot, traced
 from mmpca_dist.passes.rows import Rows, fit_row_maps
-from mmpca_dist.passes.schedulers import Cluster, Scheduler
+from mmpca_dist.passes.schedulers import Cluster, Scheduler, telling_of_lost_connections
 from mmpca_dist.passes.scratch import MemoryScratch
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.planning.evaluation_plan import is_measured, plan_evaluation
@@ -192,14 +192,15 @@ def plan_of_pass(scheduler: Scheduler, pilot: PilotRun, floor: int, **others: An
 def measured(scheduler: Scheduler, pilot: PilotRun | PilotEvaluation) -> Measured:
     """Return what a pilot measures, in this process or on one worker of the cluster.
 
-    Raises `PlanError` where the worker dies of it.
+    Raises `PlanError` where the worker dies of it, and `ClusterError` where the scheduler goes.
     """
     if not isinstance(scheduler, Cluster):
         return pilot.measure()
     from distributed import KilledWorker
 
     try:
-        return scheduler.client.submit(pilot.measure, pure=False, key=f"{scheduler.label}pilot").result()
+        with telling_of_lost_connections():
+            return scheduler.client.submit(pilot.measure, pure=False, key=f"{scheduler.label}pilot").result()
     except KilledWorker as error:
         raise PlanError(
             f"A worker died of a pilot over two reading units, with {pilot.request.resources.memory_limit >> 20} MiB "

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from distributed import KilledWorker
+from distributed.client import FutureCancelledError
 from helpers.tables import config_of, labelled, make_config, write_npz
 
 from mmpca_dist import open_dataset, run
-from mmpca_dist.errors import InputError, PlanError
+from mmpca_dist.errors import ClusterError, InputError, PlanError
 from mmpca_dist.passes.pilot import Footprint, Pilot, traced
 from mmpca_dist.passes.schedulers import Cluster, OnRows
 from mmpca_dist.passes.tree_reduction import Tasks
@@ -147,21 +149,23 @@ def test_what_is_far_too_large_is_refused_unread(tmp_path, monkeypatch):
         preview(config).refuse_if_too_large()
 
 
-def test_a_worker_that_dies_of_a_pilot_is_told():
+@pytest.mark.parametrize(("lost", "kind", "told"), [
+    (KilledWorker("pilot", None, 3), PlanError, "64 MiB a worker"),
+    (FutureCancelledError("pilot", "scheduler-connection-lost"), ClusterError, "connection to the Dask scheduler"),
+])  # fmt: skip
+def test_a_worker_that_dies_of_a_pilot_and_a_scheduler_that_goes_are_told(lost, kind, told):
     class Client:
         def submit(self, function, **_):
             return self
 
         def result(self):
-            from distributed import KilledWorker
-
-            raise KilledWorker("pilot", None, 3)
+            raise lost
 
     class Run:
         request = type("Request", (), {"resources": type("Resources", (), {"memory_limit": 64 * MIB})})
         measure = None
 
-    with pytest.raises(PlanError, match="64 MiB a worker"):
+    with pytest.raises(kind, match=told):
         pilots.measured(Cluster(Client()), Run())
 
 
