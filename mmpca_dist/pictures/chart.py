@@ -30,7 +30,8 @@ SHAPES = {
     "diamond": ((0, -1.25), (1.25, 0), (0, 1.25), (-1.25, 0)),
 }
 """Corners of marks, in half their size."""
-DASHES = {"": "", "dashed": ' stroke-dasharray="5 3"', "dotted": ' stroke-dasharray="1 3"'}
+DASHES = {"": "", "dashed": ' stroke-dasharray="5 3"', "dotted": ' stroke-dasharray="1 3"',
+          "dashdot": ' stroke-dasharray="7 2 1.5 2"'}  # fmt: skip
 
 
 def printable(text: str) -> str:
@@ -179,14 +180,15 @@ class Panel:
 
     def points(
         self, x: ArrayLike, y: ArrayLike, colour: str, mark: str = "circle", size: float = 6, hollow: bool = False,
-        opacity: float = 1.0,
+        opacity: float = 1.0, within: bool = True,
     ) -> None:  # fmt: skip
-        """Add marks of a size in pixels; hollow ones have the colour of the paper within."""
+        """Add marks of a size in pixels; hollow ones have the colour of the paper within, or none if not ``within``."""
         a, b = self.x.see(x), self.y.see(y)
 
         def draw(panel: Panel) -> str:
             placed = panel._xy(a, b)
-            return _points(placed[np.isfinite(placed[:, 0])], colour, mark, size, hollow, opacity)
+            drawn = _points(placed[np.isfinite(placed[:, 0])], colour, mark, size, hollow, opacity)
+            return drawn if within else drawn.replace("fill:var(--paper)", "fill:none")
 
         self._marks.append(draw)
 
@@ -372,7 +374,8 @@ def svg_file(figure: Figure) -> bytes:
         x += room
     height = y + 24 * bool(figure.legend)
     paper = '<rect width="100%" height="100%" style="fill:var(--paper)" stroke="none"/>'
-    head = f'xmlns="http://www.w3.org/2000/svg" class="drawn ink" font-family="system-ui,sans-serif" width="{width:g}" height="{height:g}"'
+    head = f'xmlns="http://www.w3.org/2000/svg" class="drawn ink" font-family="system-ui,sans-serif" width="{width:g}"'
+    head += f' height="{height:g}"'
     sheet = f"<style>{palette.style()}{STYLE}</style><title>{escape(printable(figure.title))}</title>"
     return Drawn(sheet + paper + "".join(parts), width, height).svg(head).encode()
 

@@ -51,7 +51,9 @@ def styles(evaluation: Evaluation) -> dict[str, Style]:
     """Return how every method is drawn: in its own colour, the reference wide, all columns grey and dashed."""
     grey = evaluation.unreduced - {evaluation.reference}
     found = {
-        method: Style("faint", "", "dashed") if method in grey else Style(*palette.method_look(method))
+        method: Style("faint", "", "dashed")
+        if method in grey
+        else Style(*palette.method_look(method), palette.method_dash(method))
         for method in [evaluation.reference, *evaluation.methods]
     }
     return {**found, evaluation.reference: replace(found[evaluation.reference], width=2.6)}
@@ -124,13 +126,17 @@ def _draw(plot: Any, source: Any, name: str, style: Style) -> Any:
 def error_curves(evaluation: Evaluation) -> Figure:
     """Return one picture, a panel for each classifier."""
     drawn, sizes, panels = styles(evaluation), evaluation.n_components, []
-    positions = axis_positions(sizes)
+    positions, use = axis_positions(sizes), recommended(evaluation)
     for classifier in evaluation.classifiers:
         panel = Panel(words(label(evaluation, classifier), LONG_NAME), "components", "test error (%)", 260)
         for i, (method, style) in enumerate(drawn.items()):
             cells = [evaluation.cells[method, size, classifier] for size in sizes]
             draw_line(panel, positions + shifts(positions, len(drawn))[i], cells, style)
         panel.x = size_axis(panel.x, sizes, positions)
+        if use is not None and use.classifier == classifier:
+            i, j = list(drawn).index(use.method), sizes.index(use.n_components)
+            at = positions[[j]] + shifts(positions, len(drawn))[i]
+            panel.points(at, [use.summary.mean], "ring", "circle", 14, hollow=True, within=False)
         panel.rule("ink", y=evaluation.baseline, dash="dotted")
         panels.append(panel.drawn())
     many = len(sizes) > 1
@@ -140,6 +146,7 @@ def error_curves(evaluation: Evaluation) -> Figure:
         f"in range: the baseline ({guess(evaluation)}), {evaluation.baseline:.1f}%. Vertical scales differ from panel "
         "to panel."
     )
+    caption += " The ring is what the answer says to use." * (use is not None)
     keys = [style.key(title_of(method)) for method, style in drawn.items()]
     return Figure("errors-by-components", title, caption, panels, keys, _curves_in_words(evaluation))
 

@@ -15,8 +15,8 @@ from mmpca_dist.pictures.chart import LETTER, WIDTH, distinct, text, words
 from mmpca_dist.pictures.frame import Drawn, Figure
 from mmpca_dist.results.answer import cells_of_answer, digits, label, named
 
-LINE, HEAD = 19, 40
-"""Pixels of a line, and of the title and the names of the columns."""
+LINE, HEAD, CELL = 19, 40, 250
+"""Pixels of a line, of the title and the names of the columns, and of all cells of a line, about."""
 LONG_NAME, SHADE = 40, 0.5
 """Letters of a title; how opaque the largest number is."""
 
@@ -33,8 +33,8 @@ def error_map(evaluation: Evaluation) -> Figure:
         panels.append(grid(title, list(map(title_of, methods)), heads, texts, shades, means == means.min()))
     best = lowest(list(evaluation.cells.values()))
     caption = (
-        "Mean test error in percent, a line for each method, a column for each number of components: the darker, the "
-        "more errors. The frame is the lowest mean of a panel."
+        "Mean test error in percent, a line for each method, a column for each number of components: the stronger the "
+        "colour, the more errors. The frame is the lowest mean of a panel."
     )
     alt = f"The lowest mean error is that of {named(evaluation, best)}."
     return Figure("error-map", "Errors of all methods", caption, panels, alt=alt)
@@ -45,6 +45,7 @@ def confusions(evaluation: Evaluation) -> list[Figure]:
     cells = {cell.key: cell for cell in cells_of_answer(evaluation) if cell is not None}
     found = {key: evaluation.table.confusions(key) for key in cells} if evaluation.table.has_classes else {}
     classes, panels = [str(name) for name in evaluation.dataset["classes"]], []
+    heads = distinct(classes, int(CELL / LETTER / len(classes)))
     for key, shares in found.items():
         if shares is None:
             return []
@@ -54,12 +55,12 @@ def confusions(evaluation: Evaluation) -> list[Figure]:
         ]
         wrong = np.where(np.eye(len(shares), dtype=bool), 0, np.nan_to_num(shares))
         panels.append(
-            grid(words(_short(evaluation, cells[key]), LONG_NAME), classes, distinct(classes, 5), texts,
+            grid(words(_short(evaluation, cells[key]), LONG_NAME), classes, heads, texts,
                  wrong / (wrong.max() or 1), np.eye(len(shares), dtype=bool))
         )  # fmt: skip
     caption = (
         "Of the rows of each class (lines) that are held out, the percentage taken for each class (columns), in all "
-        "splits together. Frames: taken for their own. The darker, the more are taken for another."
+        "splits together. Frames: taken for their own. The stronger the colour, the more are taken for another."
     )
     return [Figure("confusions", "Classes that are taken for others", caption, panels)] if panels else []
 
@@ -73,7 +74,7 @@ def grid(
     shades: NDArray[np.float64], framed: NDArray[np.bool_],
 ) -> Drawn:  # fmt: skip
     """Return a panel of texts in cells, with shades from 0 to 1 and frames, under a title."""
-    rows = distinct(names, 18)
+    rows = distinct(names, 22)
     left = 8 + LETTER * max(map(len, rows))
     across = (WIDTH - left) / len(heads)
     parts = [text(2, 13, title, "title")]

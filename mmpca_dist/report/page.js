@@ -212,7 +212,9 @@
           if (!members.length) return;
           const at = { x: mean(members.map((row) => across[row])), y: mean(members.map((row) => up[row])), name: label.slice(0, 14) };
           const wide = 0.012 * (right - left);
-          if (!found.some((other) => Math.abs(other.x - at.x) < wide * Math.max(at.name.length, 3) && Math.abs(other.y - at.y) < 0.05 * (high - low))) found.push(at);
+          const covered = (y) => found.some((other) => Math.abs(other.x - at.x) < wide * Math.max(at.name.length, 3) && Math.abs(other.y - y) < 0.05 * (high - low));
+          const free = [0, 0.06, -0.06, 0.12, -0.12].map((move) => at.y + move * (high - low)).find((y) => !covered(y));
+          if (free !== undefined) found.push({ ...at, y: free });
         });
         return Object.fromEntries(Object.keys(NONE).map((key) => [key, found.map((one) => one[key] ?? 0)]));
       };
@@ -264,9 +266,13 @@
         return image;
       };
       const gallery = make("div", { className: "gallery" });
-      const view = (pointed) => gallery.replaceChildren(...(pointed.length ? pointed : rows.selected.indices).slice(0, MOST).map(thumb));
+      const view = (pointed) => {
+        const chosen = (pointed.length ? pointed : rows.selected.indices).slice(0, MOST);
+        gallery.replaceChildren(...(chosen.length ? chosen.map(thumb) : ["Point at a row, or mark some, to see their images."]));
+      };
       if (data.images) {
         status.after(gallery);
+        view([]);
         rows.inspect.connect(() => view(rows.inspected.indices));
         rows.selected.properties.indices.change.connect(() => view([]));
       }
@@ -337,6 +343,6 @@
 
   // Paper shows tables that are folded away.
   let folded = [];
-  addEventListener("beforeprint", () => { for (const one of folded = all("div > details:not([open])")) one.open = true; });
+  addEventListener("beforeprint", () => { for (const one of folded = all("div > details:not([open])").filter((one) => one.querySelectorAll("tr").length < 40)) one.open = true; });
   addEventListener("afterprint", () => { for (const one of folded) one.open = false; });
 })();

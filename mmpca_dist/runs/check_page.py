@@ -16,7 +16,7 @@ from mmpca_dist.pictures.frame import Field, Heading, PagePart, PrintedTable
 from mmpca_dist.report.pages import page
 from mmpca_dist.results.dataset_tables import bars
 from mmpca_dist.results.forms import written
-from mmpca_dist.runs.checked_table import LABEL, LEFT_OUT, ColumnRole, TableCheck
+from mmpca_dist.runs.checked_table import HEAVY, LABEL, LEFT_OUT, ColumnRole, TableCheck
 from mmpca_dist.runs.draft import suggested_yaml
 from mmpca_dist.statistics.telling_columns import telling_notes
 
@@ -71,7 +71,8 @@ def _answer(checked: TableCheck, output: str | None) -> PagePart:
     run = f"{'' if output else write}mmpca run {shlex.quote(output or 'my.yaml')}"
     made, left_out = plural(checked.n_features, "feature"), len(checked.of_use(LEFT_OUT))
     used = f"makes {made} and leaves out {plural(left_out, 'column')}" if left_out else f"makes {made}"
-    lead = [f"A run {used}.", *([f"The label is {label}, {checked.why}."] if label else [])]
+    heavy = [f"{one['column']} alone holds {one['reason']}." for one in checked.alerts if one["alert"] == HEAVY]
+    lead = [f"A run {used}.", *heavy[:1], *([f"The label is {label}, {checked.why}."] if label else [])]
     return PagePart("answer", "", lead=lead, commands={"Run it" if output else "Write a configuration and run it": run})
 
 

@@ -20,6 +20,7 @@ from mmpca_dist.tables.levels import Levels, is_text
 from mmpca_dist.tables.stored_types import is_number
 
 LABEL, NUMBER, INDICATORS, LEFT_OUT, GROUPS = "label", "number", "indicators", "left out", "groups"
+HEAVY = "holds the scatter"
 MANY_GAPS = 0.05
 """Features that lack more than this share of the rows are named in alerts."""
 
@@ -130,7 +131,7 @@ class TableCheck:
         alerts = [
             *((use.column.name, "refused", use.reason, LEFT_OUT) for use in left if use.refused),
             *((name, "tells the classes", how, f"kept: {drop}") for name, how in telling.items()),
-            *((name, "holds the scatter", f"{percent(share)} of the scatter", f"kept: {same}")
+            *((name, HEAVY, f"{percent(share)} of the scatter", f"kept: {same}")
               for name, share in shares.items()),
             *((use.column.name, LEFT_OUT, use.reason, LEFT_OUT) for use in left if not use.refused),
             *((name, "gaps", f"{percent(share)} is missing", "kept: means stand for gaps")

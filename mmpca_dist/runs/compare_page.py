@@ -15,11 +15,12 @@ from mmpca_dist.errors import DamageError
 from mmpca_dist.jobs.directory import versions
 from mmpca_dist.jobs.finished_runs import open_run
 from mmpca_dist.jobs.records import Results
-from mmpca_dist.pictures.chart import DASHES, Axis, Panel, key, percent, words
+from mmpca_dist.pictures.chart import DASHES, WIDTH, Axis, Panel, key, percent, words
 from mmpca_dist.pictures.frame import Figure, Heading, Key, PagePart, PrintedTable
 from mmpca_dist.pictures.palette import method_look, place_look
 from mmpca_dist.report.pages import page
 from mmpca_dist.report.sections.projections import ProjectedSample, class_keys, projection_panel
+from mmpca_dist.results.forms import DASH
 from mmpca_dist.results.run_result import RunResult, SolvedRun, run_result
 from mmpca_dist.runs.compare_runs import Comparison
 
@@ -27,6 +28,8 @@ TURNED = (
     "The rows along the first two components, a panel for each run. Where the runs show the same rows, those of the "
     "other runs are turned and mirrored towards those of A: directions within a plane have no meaning of their own."
 )
+WIDE = 480
+"""Pixels of a panel of which two stand side by side."""
 HELD = (
     "Methods that several runs have. The share of its total that the first components of a method hold together, a "
     "line for each run."
@@ -38,21 +41,29 @@ ERRORS = (
 
 def compare_page(comparisons: Sequence[Comparison]) -> str:
     """Return what differs between runs, and their pictures over one another, as one HTML document."""
-    parts, named = [], dict(comparisons[0].runs)
+    parts, named, differ = list[PagePart](), dict(comparisons[0].runs), dict[str, None]()
     for one in comparisons:
+        (about, settings), (title, rows) = one.tables().items()
+        differ |= dict.fromkeys(row["setting"] for row in settings)
         drawn = _of_runs(one) if one.content == "run" else [_errors(one)]
-        parts += [PagePart(figure.name, figure.title, figures=[figure]) for figure in drawn]
-        for number, (title, rows) in enumerate(one.tables().items()):
-            if rows:
-                columns = [Heading(name, "head" if not i else "text") for i, name in enumerate(rows[0])]
-                table = PrintedTable(columns, [list(row.values()) for row in rows], about=title)
-                parts.append(PagePart(f"{one.content}-{number}", title, one.notes if number else [], tables=[table]))
+        found = [row for row in rows if row.get("components") != DASH]
+        parts += [
+            *([PagePart(f"{one.content}-settings", about, tables=[_table(about, settings)])] if settings else []),
+            *(PagePart(figure.name, figure.title, figures=[figure]) for figure in drawn),
+            *([PagePart(f"{one.content}-results", title, one.notes, tables=[_table(title, found)])] if found else []),
+        ]
     runs = ", ".join(f"{letter} is {folder}" for letter, folder in named.items())
     results = SimpleNamespace(
         dataset={"uri": f"{len(named)} runs", "n_rows": 0, "n_features": 0, "classes": []},
         notes=[], stages={}, versions=versions(), config_yaml="",
     )  # fmt: skip
-    return page("Comparison", results, parts, {}, answer=PagePart("", "", lead=[f"{runs}."]))
+    told = f"They differ in {', '.join(differ)}." if differ else "Their settings and data are the same."
+    return page("Comparison", results, parts, {}, answer=PagePart("", "", lead=[f"{runs}. {told}"]))
+
+
+def _table(title: str, rows: Sequence[dict[str, str]]) -> PrintedTable:
+    columns = [Heading(name, "head" if not i else "text") for i, name in enumerate(rows[0])]
+    return PrintedTable(columns, [list(row.values()) for row in rows], about=title)
 
 
 def _of_runs(comparison: Comparison) -> list[Figure]:
@@ -69,17 +80,22 @@ def _of_runs(comparison: Comparison) -> list[Figure]:
                 continue
             colour, mark = place_look(i)
             sums, numbers = np.cumsum(np.nan_to_num(method.mean_shares)), np.arange(1, method.size + 1)
-            panel.line(numbers, sums, colour)
-            panel.points(numbers, sums, colour, mark)
+            panel.title = words(method.title)
+            panel.line(numbers, sums, colour, dash="dashed" if i else "")
+            panel.points(numbers, sums, colour, mark, hollow=i > 0)
             if sample is not None and label in sample.rows and sample.rows[label].shape[1]:
                 keys, ranks = class_keys(sample, one.dataset)
                 own = np.asarray(sample.rows[label][:, : min(method.size, 2)], np.float64)
                 turned = own if first is None else turned_towards(own, first)
                 first = own if first is None else first
-                rows.append(projection_panel(f"{letter}: {method.label}", turned, sample, keys, ranks))
+                rows.append(
+                    projection_panel(
+                        f"{letter}: {method.label}", turned, sample, keys, ranks, WIDE if len(contents) == 2 else WIDTH
+                    )
+                )
                 legend |= {each.label: key(each.label, each.colour, each.mark) for each in keys}
         held.append(panel.drawn())
-    runs = [key(letter, *place_look(i), "") for i, letter in enumerate(contents)]
+    runs = [key(letter, *place_look(i), "dashed" if i else "", hollow=i > 0) for i, letter in enumerate(contents)]
     figures = [Figure("compared-shares", "How much the components hold", HELD, held, runs)]
     if rows:
         figures.insert(0, Figure("compared-rows", "The rows along the components", TURNED, rows, [*legend.values()]))

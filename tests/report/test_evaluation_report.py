@@ -17,7 +17,6 @@ from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.methods.base.registry import title_of
-from mmpca_dist.pictures.chart import distinct
 from mmpca_dist.pictures.palette import method_look
 from mmpca_dist.report.error_curves import drawn_sizes, error_curves, split_errors
 from mmpca_dist.report.error_maps import confusions, error_map
@@ -117,7 +116,7 @@ def test_confusions_are_shares_of_the_rows_of_each_class():
     (figure,) = confusions(made)
     panel = Read(figure.panels[0])
     shares = [[80, 15, 5], [5, 95, 0], [27, 0, 73]]
-    assert panel.texts[1:] == [*distinct(made.dataset["classes"], 5), *(
+    assert panel.texts[1:] == [*made.dataset["classes"], *(
         text for name, line in zip(made.dataset["classes"], shares, strict=True)
         for text in (name, *(f"{share}" if share else None for share in line))
     )]  # fmt: skip

@@ -62,8 +62,8 @@ def test_runs(rows, tmp_path, mmpca):
     assert "Settings that differ" in printed and "fisher (shrinkage: 0.001)" in " ".join(printed.split())
     assert ", ".join(f"{angle:.1f}" for angle in angles) in printed
     page = check_page(compare_page([found]))
-    assert page.text.count("A is ") == 1 and page.text.count("Settings that differ") == 3  # title, contents and caption
-    for title in ("How much the components hold", "Methods", "pca"):
+    assert page.text.count("A is ") == 1 and page.text.count("Settings that differ") == 3  # contents, title and caption
+    for title in ("How much the components hold", "Methods", "They differ in methods, n_components, standardize."):
         assert title in page.text
 
 

@@ -18,7 +18,7 @@ from mmpca_dist.jobs.finished_runs import open_projected
 from mmpca_dist.jobs.object_records import AGAIN
 from mmpca_dist.jobs.records import COUNT
 from mmpca_dist.pictures import palette
-from mmpca_dist.pictures.chart import Panel, key, words
+from mmpca_dist.pictures.chart import WIDTH, Panel, key, words
 from mmpca_dist.pictures.frame import Drawn, Figure, ReportSection
 from mmpca_dist.report.thumbnails import image_sheet
 from mmpca_dist.results.figures import Figures, note_of_models
@@ -183,14 +183,15 @@ def _projections(methods: Sequence[Figures], sample: ProjectedSample, dataset: M
 
 
 def projection_panel(
-    title: str, rows: NDArray[np.float64], sample: ProjectedSample, keys: Sequence[ClassKey], ranks: NDArray[np.intp]
-) -> Drawn:
+    title: str, rows: NDArray[np.float64], sample: ProjectedSample, keys: Sequence[ClassKey], ranks: NDArray[np.intp],
+    width: int = WIDTH,
+) -> Drawn:  # fmt: skip
     """Return the rows (m, K) along their first two components, or a line for each class where they have one."""
     finite = np.isfinite(rows).all(axis=1)
     rows, ranks, codes = rows[finite], ranks[finite], np.asarray(sample.codes)[finite]
     lines = strips(ranks, len(keys) or 1)
     up = rows[:, 1] if rows.shape[1] > 1 else lines
-    panel = Panel(words(title, 32), "component 1", "component 2" if rows.shape[1] > 1 else "", 250)
+    panel = Panel(words(title, 32), "component 1", "component 2" if rows.shape[1] > 1 else "", 250, width)
     ends = [reach(values) for values in (rows[:, 0], up)]
     for axis, (low, high) in zip((panel.x, panel.y), ends, strict=True):
         axis.see([low, high])
@@ -235,10 +236,15 @@ def answer_words(sample: ProjectedSample, methods: Sequence[Figures]) -> str:
     what = "ranges of the number to predict" if sample.values else "classes"
     others = [each for each in shares.values() if each < share]
     rest = f" (of the other methods, {min(others):.0%} to {max(others):.0%})" if len(others) > 1 else ""
-    total = f" They hold {held:.0%} of what it looks for in the table." if np.isfinite(held) and 0 < held <= 1 else ""
+    subject = "It holds" if count == 1 else "The two hold"
+    total = (
+        f" {subject} {held:.0%} of what the method looks for in the table."
+        if np.isfinite(held) and 0 < held <= 1
+        else ""
+    )
     return (
-        f"{best.title} separates the {what} most: {share:.0%} of the spread of the rows along {along} lies between "
-        f"{what}{rest}.{total.replace('They hold', 'It holds') if count == 1 else total}"
+        f"{best.title} separates the {what} most: {share:.0%} of the spread along {along}, of the rows that it was "
+        f"fitted to, lies between {what}{rest}.{total}"
     )
 
 

@@ -34,17 +34,21 @@ def _spectrum(methods: Sequence[Figures], _: None, __: Mapping[str, Any]) -> lis
         colour, mark = palette.method_look(method.name)
         # Wide lines below narrow ones, so that methods that agree stay visible.
         width = round(1.3 + 2.2 * (len(curves) - 1 - i) / max(len(curves) - 1, 1), 1)
-        numbers, dash = np.arange(1, method.size + 1), "" if method.method.ordered else "dotted"
+        numbers, dash = np.arange(1, method.size + 1), _dash(method)
         sums = np.cumsum(np.nan_to_num(method.mean_shares))
         for panel, values in ((each, method.drawn_shares), (summed, sums)):
             panel.line(numbers, values, colour, width, dash)
             panel.points(numbers, values, colour, mark, 6.5 if longest <= 20 else 4)
     summed.rule("faint", y=1, dash="dotted")
-    keys = [key(m.title, *palette.method_look(m.name), "" if m.method.ordered else "dotted") for m in curves]
+    keys = [key(m.title, *palette.method_look(m.name), _dash(m)) for m in curves]
     shares = (f"{m.title} {m.drawn_shares[0]:.0%} and {np.nansum(m.mean_shares):.0%}" for m in curves)
     alt = f"Curves of shares. Share of the first component, and of all: {', '.join(shares)}."
     panels, entries = [each.drawn(), summed.drawn()], keys if len(keys) > 1 else []
     return [Figure("spectrum", "How much each component holds", _caption(curves), panels, entries, alt)]
+
+
+def _dash(method: Figures) -> str:
+    return palette.method_dash(method.name) if method.method.ordered else "dotted"
 
 
 def _caption(curves: Sequence[Figures]) -> str:
