@@ -10,12 +10,14 @@ from zlib import crc32
 
 LIGHT = {
     "c0": "#0508a3", "c1": "#e76709", "c2": "#17a35f", "c3": "#99085a", "c4": "#704e09", "c5": "#299fcd",
-    "c6": "#7c52ec", "ink": "#1c2127", "ring": "#1c2127", "faint": "#8a949e", "line": "#dfe3e8", "paper": "#ffffff", "before": "#c9ced4",
+    "c6": "#7c52ec", "ink": "#1c2127", "ring": "#1c2127",
+    "faint": "#8a949e", "line": "#dfe3e8", "paper": "#ffffff", "before": "#c9ced4",
     "positive": "#b2182b", "negative": "#2166ac",
 }  # fmt: skip
 DARK = {
     "c0": "#3568f6", "c1": "#b34917", "c2": "#2ef077", "c3": "#fcb2c8", "c4": "#d79700", "c5": "#43b2e1",
-    "c6": "#7758bb", "ink": "#e4e8ec", "ring": "#e4e8ec", "faint": "#6b7681", "line": "#343b43", "paper": "#15191d", "before": "#434b54",
+    "c6": "#7758bb", "ink": "#e4e8ec", "ring": "#e4e8ec",
+    "faint": "#6b7681", "line": "#343b43", "paper": "#15191d", "before": "#434b54",
     "positive": "#ef6f6c", "negative": "#5aa2e6",
 }  # fmt: skip
 COLOURS, SHADES = 7, 40
