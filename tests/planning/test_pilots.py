@@ -26,6 +26,7 @@ def footprint(spans=8, units=8, held=0, task=10, left=1, merged=1, merging=1):
 
 @pytest.mark.parametrize(("given", "threads", "seen", "expected", "reason"), [
     ({}, 1, 1.0, 10 + 4 + 1, "a task, a result of each depth of the tree, and a merger"),
+    ({"held": 100 * MIB}, 1, 1.0, 100 + 10 + 4 + 1, "what the process held before, too"),
     ({}, 2, 1.0, 20 + 4 + 1, "a task a thread"),
     ({}, 16, 1.0, 80 + 4 + 1, "never more tasks than spans"),
     ({"spans": 1, "units": 1}, 2, 1.0, 10 + 1, "nothing is merged"),
