@@ -82,6 +82,12 @@ def test_a_pilot_measures_what_its_tasks_allocate():
     sizes = np.array([found.held, found.task, found.left, found.merging, found.merged]) / MIB
     np.testing.assert_allclose(sizes, [held.nbytes / MIB, 8, 1, 5, 2], atol=0.25)
     assert found.seconds > 0
+    with traced():
+        np.ones(40 * MIB, np.uint8)
+        pilot.end()
+        np.ones(4 * MIB, np.uint8)
+        pilot.end()
+    assert pilot.between == pytest.approx(40 * MIB, rel=0.01), "the most between passes, whatever follows"
 
 
 def test_labels_are_read_whole_and_rows_of_two_units(tmp_path):
