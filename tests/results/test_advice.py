@@ -11,6 +11,7 @@ from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.evaluation.comparisons import corrected_t_test, holm
 from mmpca_dist.evaluation.tables import REGRESSION, ErrorTable
 from mmpca_dist.results.answer import advise, recommended
+from mmpca_dist.results.error_tables import error_tables
 
 WHOLE = frozenset({"all-columns"})
 
@@ -129,3 +130,11 @@ def test_numbers_to_predict():
         "Use Fisher discriminant with 2 components: R² 0.930 and RMSE 2.5; all 40 columns have R² 0.8"
     )
     assert "has 11.3 percentage points less unexplained variance than all 40 columns." in sure
+
+
+def test_a_p_value_is_bold_only_where_the_method_errs_less():
+    found = evaluation(errors=lambda m, size, c, split: 20 + (0, -10, 15)[m] + (split + m) % 3, splits=10)
+    bold = [[field.bold for field in row[1:]] for row in error_tables(found)[0].rows]
+    cells = found.cells.values()
+    assert all(cell.differs for cell in cells if cell.method != found.reference), "both differ significantly"
+    assert [any(row) and all(row) for row in bold] == [False, True, False]
