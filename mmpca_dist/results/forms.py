@@ -15,6 +15,8 @@ LEAST_P = 1e-16
 
 
 def _share(value: float) -> str:
+    if 0 < value < 1e-5:
+        return "<0.001%"
     return f"{100 * value:.1f}%" if value >= 0.001 or value <= 0 else f"{100 * value:.1g}%"
 
 

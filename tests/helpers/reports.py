@@ -18,7 +18,7 @@ from mmpca_dist.report.sections.reconstructions import Reconstructions
 from mmpca_dist.results.figures import Figures, methods_table
 from mmpca_dist.results.run_result import RunResult, certificate_table
 
-VOID = {"meta", "img", "br", "input"}
+VOID = {"meta", "img", "br", "input", "wbr"}
 
 NASTY = "<script>alert('x')</script>"
 
