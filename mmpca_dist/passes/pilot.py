@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
@@ -134,9 +135,15 @@ def _measured(function: Callable[..., Any], *given: Any) -> tuple[Any, int, int]
     """Return the result of a function, the most bytes that the call took, and those that it left."""
     pool = pa.default_memory_pool()
     tracemalloc.reset_peak()
-    before, arrow, largest = tracemalloc.get_traced_memory()[0], pool.bytes_allocated(), pool.max_memory()
-    result = function(*given)
-    most = tracemalloc.get_traced_memory()[1] - before
+    collects = gc.isenabled()
+    gc.disable()  # or what others left is collected meanwhile, and counts as given back
+    try:
+        before, arrow, largest = tracemalloc.get_traced_memory()[0], pool.bytes_allocated(), pool.max_memory()
+        result = function(*given)
+        most = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        if collects:
+            gc.enable()
     if pool.max_memory() > largest:  # else the pool has had as much before, and does not tell how much this time
         most += pool.max_memory() - arrow
     release()

@@ -311,7 +311,7 @@ def test_pictures_of_mapped_images_claim_no_pixels(tmp_path):
     assert not {"components", "reconstructions"} & set(names)
     page = Path(results["report"]["html"]).read_text()
     assert '<h2 id="loadings">' in page
-    assert "<b>64</b><span>features that row maps make of 64 columns" in page
+    assert "<b>64</b> features that row maps make of 64 columns" in page
     assert Inputs.of(
         config_of(tmp_path / "x", dataset={"maps": maps, "image_shape": [8, 8]})
     ).dataset.mapped.own_columns
