@@ -241,10 +241,6 @@ class Panel:
 
         self._marks.append(draw)
 
-    def raw(self, draw: Callable[[Panel], str]) -> None:
-        """Add markup that a function makes of the panel."""
-        self._marks.append(draw)
-
     def drawn(self) -> Drawn:
         """Return the panel as SVG."""
         across, up = self.x.marked(), self.y.marked()

@@ -73,7 +73,8 @@ def _answer(checked: TableCheck, output: str | None) -> PagePart:
     used = f"makes {made} and leaves out {plural(left_out, 'column')}" if left_out else f"makes {made}"
     heavy = [f"{one['column']} alone holds {one['reason']}." for one in checked.alerts if one["alert"] == HEAVY]
     lead = [f"A run {used}.", *heavy[:1], *([f"The label is {label}, {checked.why}."] if label else [])]
-    return PagePart("answer", "", lead=lead, commands={"Run it" if output else "Write a configuration and run it": run})
+    aim = "Run it:" if output else "Write a configuration and run it:"
+    return PagePart("answer", "", lead=lead, commands={aim: run})
 
 
 def _values(use: ColumnRole) -> Field:

@@ -122,7 +122,7 @@ class TableCheck:
 
     @property
     def alerts(self) -> list[dict[str, str]]:
-        """What to look at in single columns, why, and the use of each: the gravest first."""
+        """Alerts of single columns, with the reason and the use of each: the gravest first."""
         left, heavy = self.of_use(LEFT_OUT), dominant_columns(np.array(self.scatter))
         gaps = {use.column.name: use.column.n_missing / self.n_rows for use in self.uses if use.n_features}
         shares = {self.uses[i].column.name if self.uses else f"column {i}": share for i, share in heavy}
