@@ -7,6 +7,7 @@ the same bits.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,13 +85,13 @@ class PassCheckpoint:
         return max(int(self.n_bytes * share) // SHARE, SMALL)
 
 
-def most_kept(n_bytes: int, n_spans: int, node: int) -> int:
-    """Return how many bytes a pass over ``n_bytes`` keeps at most, if results take up to ``node`` bytes."""
+def most_kept(n_bytes: int, n_spans: int, size: Callable[[int], int]) -> int:
+    """Return how many bytes a pass over ``n_bytes`` keeps at most; results of so many spans take ``size`` bytes."""
     if n_bytes < LIMITS.resumable_bytes:
         return 0
     kept = PassCheckpoint("", n_spans, n_bytes, frozenset())
     depths = [depth for depth in range(kept.top + 1) if kept.keeps(depth)]
-    return sum(-(-n_spans // 2**depth) * min(node, kept.largest(depth)) for depth in depths)
+    return sum(-(-n_spans // 2**depth) * min(size(2**depth), kept.largest(depth)) for depth in depths)
 
 
 def _name(depth: int, number: int) -> str:

@@ -15,7 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from mmpca_dist.passes.checkpoint import most_kept
 from mmpca_dist.passes.schedulers import Finding, Graph, OnRows, Scheduler, SpanDone, merge_leaf, run_span
+from mmpca_dist.passes.serialization import size_of
 from mmpca_dist.passes.units import release
 from mmpca_dist.tables.spans import Span
 
@@ -44,8 +46,17 @@ class Footprint:
     """The result of two tasks."""
     merging: int
     """The most that merging them takes, besides them."""
+    stored: tuple[int, int]
+    """The arrays of the result of a task, and of that of two, which checkpoints keep."""
     seconds: float
     """Of all units, on one thread."""
+
+    @property
+    def checkpoints(self) -> int:
+        """The most bytes of arrays that checkpoints of the pass keep; results that keep rows grow with these."""
+        one, two = self.stored
+        units = max(self.units // self.spans, 1)
+        return most_kept(self.n_bytes, self.spans, lambda n_spans: one + (two - one) * (n_spans * units - 1))
 
     def memory(self, n_threads: int, seen: float) -> int:
         """Return the most that a process with so many threads takes, where two units have ``seen`` of all classes.
@@ -111,13 +122,13 @@ class Pilot(Scheduler):
             results.append(result)
             tasks.append(most)
             left.append(int(kept / share))
-        merged, merging, kept = results[0], 0, left[0]
+        merged, merging, kept, stored = results[0], 0, left[0], size_of(results[0])
         if len(results) > 1:
             merged, merging, kept = _measured(merge_leaf, merge, *results)
         self.footprints.append(
             Footprint(
                 *self._pass, len(spans), len(units), held, max(tasks), min(left), kept, merging,
-                min(seconds) * len(units),
+                (stored, size_of(merged)), min(seconds) * len(units),
             )
         )  # fmt: skip
         tracemalloc.reset_peak()

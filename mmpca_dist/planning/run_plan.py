@@ -16,7 +16,6 @@ from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions, SolverSelection, choose_solver
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.options import fits_memory
-from mmpca_dist.passes.checkpoint import most_kept
 from mmpca_dist.passes.pilot import Footprint
 from mmpca_dist.passes.sweeps import states_fit_memory
 from mmpca_dist.planning.plan import PassPlan, Plan, Resources
@@ -159,7 +158,7 @@ def make_plan(request: RunRequest, measured: Measured | None = None) -> Plan:
     searches = search_costs_of(request)
     memory = max([memory, *(search.memory for search in searches)])
     footprints = measured.footprints if measured else ()
-    kept = sum(most_kept(dataset.n_bytes, each.spans, each.merged) for each in footprints)
+    kept = sum(each.checkpoints for each in footprints)
     stored = summary_bytes(request.n_classes, dataset.n_features, request.scatters) if choice.kind == "dense" else 0
     size = min(request.needs.n_components or 1, dataset.n_features, dataset.n_rows)
     words = {"dual": "in the span of the rows", "dense": f"dense, {dataset.n_columns} x {dataset.n_columns}"}

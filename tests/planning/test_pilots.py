@@ -23,7 +23,9 @@ MIB = 1 << 20
 
 
 def footprint(spans=8, units=8, held=0, task=10, left=1, merged=1, merging=1):
-    return Footprint("moments", 0, spans, units, held, *(size * MIB for size in (task, left, merged, merging)), 1.0)
+    return Footprint(
+        "moments", 0, spans, units, held, *(size * MIB for size in (task, left, merged, merging)), (0, 0), 1.0
+    )
 
 
 @pytest.mark.parametrize(("given", "threads", "seen", "expected", "reason"), [
