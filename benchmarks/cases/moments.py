@@ -1,6 +1,7 @@
 """Class moments in one pass: layouts, medians, Parquet, side columns, sparse rows, many classes, and slopes."""
 
 import os
+import time
 from functools import partial
 from importlib import import_module
 from operator import itemgetter
@@ -8,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import dask.array as da
+import fsspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import zarr
+from fsspec.implementations.local import LocalFileSystem
 from numpy.typing import NDArray
 from scipy.sparse import random_array
 from sklearn.decomposition import IncrementalPCA
@@ -97,6 +100,24 @@ def fit_cold(data: Data) -> Data:
         with path.open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     return fit(data)
+
+
+class Distant(LocalFileSystem):
+    """Files of this machine, 50 ms away: a bucket without a server that shares the cores with what is timed."""
+
+    protocol = "distant"
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
+        time.sleep(0.05)
+        with Path(self._strip_protocol(path)).open("rb") as file:
+            file.seek(start or 0)
+            return file.read(-1 if end is None else end - (start or 0))
+
+
+def fit_distant(data: Data) -> Data:
+    fsspec.register_implementation("distant", Distant)
+    os.environ["MMPCA_PROTOCOLS"] = "distant"
+    return fit({**data, "group": f"distant://{data['group']}"})
 
 
 def fit_dask(data: Data) -> Data:
@@ -236,7 +257,7 @@ def of_part(data: Data, number: int, run: Any) -> Data:
     return {**run(one), "value": None, "rows": one["rows"]}
 
 
-SIZES = sized("rows columns", (1_600, 16), (1_000_000, 256), (8_000_000, 256))
+SIZES = sized("rows columns", (1_600, 16), (4_000_000, 256), (16_000_000, 256))
 SLOPES = Case("moments: slopes over rows", doubled, SIZES)
 kinds = {"one pass": fit, "with m-pca1b": partial(fit, methods=MEDIANS), "scikit-learn PCA loaded whole": pca_of}
 for number in (3, 2, 1, 0):
@@ -247,6 +268,7 @@ for number in (3, 2, 1, 0):
 
 TWO, TABLE = layout("two classes", 1_000_000), layout("Parquet", 400_000, make=parquet, load=loaded_parquet)
 TWO.add("the same from files that are not in the page cache", fit_cold, "own")
+TWO.add("the same where each answer comes 50 ms later", fit_distant, "own")
 TWO.add("the same from da.from_zarr", fit_dask, "own")
 TWO.add("with m-pca1b", partial(fit, methods=MEDIANS), "own")
 TWO.add("scikit-learn IncrementalPCA, by chunks", incremental)

@@ -17,11 +17,7 @@ from benchmarks.harness import THREADS, Case, Data, sized
 from mmpca_dist import MarginPCA, open_dataset
 
 CHUNK, RANK, OVERSAMPLING = 800, 80, 10
-BLOG = (
-    "Dask's compressed SVD",
-    "15-20",
-    "200 GB drawn in memory, one machine with several GPUs (Dask's blog, 2020-05-13)",
-)
+BLOG = ("Dask's compressed SVD", "15-20", "200 GB drawn in memory, one machine, several GPUs (Dask's blog, 2020-05-13)")
 
 
 def low_rank(folder: Path, rows: int, columns: int, size: int) -> Data:

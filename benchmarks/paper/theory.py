@@ -20,8 +20,6 @@ from __future__ import annotations
 
 import math
 
-from mmpca_dist.errors import InputError, did_you_mean
-
 _WITHIN = {"pca": 1.0, "m-pca0": 2.0, "m-pca1a": 1.0, "m-pca1b": 1.0}
 """The weight of the covariance within classes."""
 PREDICTED = tuple(_WITHIN)
@@ -33,17 +31,8 @@ def axis_eigenvalues(
 ) -> tuple[float, float]:
     """Return the variance of a method's difference rows along the axis of the means, and the largest elsewhere.
 
-    Raises InputError for a method without a formula, and a share that is none.
-
-    Parameters
-    ----------
-    method : {"pca", "m-pca0", "m-pca1a", "m-pca1b"}
-    share : float
-        The share of the rows in one of the two classes, between 0 and 1.
-    distance : float
-        The distance between the class means.
-    variance, spread : float
-        Within classes, along the axis of the means and (at most) perpendicular to it; as in ``synthetic:gaussian``.
+    ``share`` is that of one class in the rows, ``variance`` and ``spread`` those within classes along the axis and (at
+    most) perpendicular to it; as in ``synthetic:gaussian``.
 
     Returns
     -------
@@ -67,8 +56,6 @@ def axis_eigenvalues(
 def threshold_distance(method: str, share: float, variance: float = 1.0, spread: float = 1.0) -> float:
     """Return the distance of the class means beyond which a method's first component is the axis of the means.
 
-    Parameters and errors are those of ``axis_eigenvalues``.
-
     Returns
     -------
     float
@@ -89,11 +76,4 @@ def threshold_distance(method: str, share: float, variance: float = 1.0, spread:
 
 def _weights(method: str, share: float) -> tuple[float, float]:
     """Return what the covariance within classes, and the squared distance of the means, count for."""
-    if not 0 < share < 1:
-        raise InputError(f"The share of a class is {share}; it must lie between 0 and 1.")
-    if method not in _WITHIN:
-        raise InputError(
-            f"There is no formula for {method!r}; there is one for {', '.join(PREDICTED)}."
-            f"{did_you_mean(method, PREDICTED)}"
-        )
     return _WITHIN[method], share * (1 - share) if method == "pca" else 1.0
