@@ -12,7 +12,14 @@ from mmpca_dist.configuration import bundled
 from mmpca_dist.configuration.dataset_section import DatasetConfig
 from mmpca_dist.configuration.method_section import MethodSection, MethodSetting
 from mmpca_dist.configuration.parsing import parse_model, read_yaml, sections_of, source_of
-from mmpca_dist.configuration.sections import SPLITS_OF, ComputeConfig, EvaluationConfig, ProjectConfig, SolverConfig
+from mmpca_dist.configuration.sections import (
+    SPLITS_OF,
+    BelongingConfig,
+    ComputeConfig,
+    EvaluationConfig,
+    ProjectConfig,
+    SolverConfig,
+)
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import ConfigError, did_you_mean
 from mmpca_dist.evaluation.component_rule import COMPONENT_COUNTS, candidates, fewest_training
@@ -119,6 +126,12 @@ class RunConfig(Section):
     solver: SolverConfig = SolverConfig()
     project: ProjectConfig = ProjectConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    belonging: BelongingConfig | None = setting(
+        None,
+        values="scores, alpha and shrinkage",
+        example={"scores": ["t2", "q"], "alpha": 0.01},
+        description="Keep what tells of new rows whether they belong to those that trained; {} for all scores",
+    )
     report: ReportConfig = ReportConfig()
     compute: ComputeConfig = ComputeConfig()
     output: Annotated[str, AfterValidator(storage.normalize)] = setting(
@@ -226,9 +239,9 @@ class RunConfig(Section):
 
     def settings(self, purpose: Purpose = "run") -> dict[str, Any]:
         """Return the settings that results depend on: not where work runs and results go, nor those of other jobs."""
-        other = "project" if purpose == "evaluation" else "evaluation"
-        settings = self.model_dump(mode="json", exclude={"compute", "output", "report", other})
-        if purpose == "run" and self.chooses:
+        others = {"project", "belonging"} if purpose == "evaluation" else {"evaluation"}
+        settings = self.model_dump(mode="json", exclude={"compute", "output", "report", *others})
+        if purpose == "run" and (self.chooses or self.belonging):
             settings["evaluation"] = self.evaluation.choosing()
         return settings
 

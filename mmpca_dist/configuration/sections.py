@@ -11,6 +11,7 @@ import dask.utils
 from pydantic import AfterValidator, BeforeValidator, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from mmpca_dist.belonging.score import SCORES
 from mmpca_dist.eigen.options import SolverOptions, check_solver, solver_names
 from mmpca_dist.errors import did_you_mean
 from mmpca_dist.evaluation.published import published_cells
@@ -239,6 +240,39 @@ class EvaluationConfig(Section):
                 f"{n_parts:,} parts are held out, and may be {MAX_PARTS:,}. Lower count, folds or windows."
             )
         return self
+
+
+class BelongingConfig(Section):
+    """Whether rows belong to those that trained: scores, with limits from the folds of `evaluation`."""
+
+    scores: Annotated[list[str], BeforeValidator(as_list)] = setting(
+        ["t2", "q", "class-distance"],
+        min_length=1,
+        values="some of t2, q, class-distance",
+        example=["t2", "q"],
+        description="Scores of rows: Hotelling's T2, the residual Q (SPE), and the distance to the nearest class",
+    )
+    alpha: float = setting(
+        0.01,
+        gt=0,
+        lt=1,
+        values="a number between 0 and 1",
+        example=0.05,
+        description="Share of rows like those that trained which are said not to belong",
+    )
+    shrinkage: float = setting(
+        1e-3, ge=0, le=1, example=0.01, description="For class-distance: share of the identity in the scatter within"
+    )
+
+    @field_validator("scores")
+    @classmethod
+    def _known_scores(cls, names: list[str]) -> list[str]:
+        for name in names:
+            if name not in SCORES:
+                raise ValueError(
+                    f"there is no score {name!r}; there are {', '.join(SCORES)}.{did_you_mean(name, SCORES)}"
+                )
+        return list(dict.fromkeys(names))
 
 
 class AdaptConfig(Section):

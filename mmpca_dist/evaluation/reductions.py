@@ -152,10 +152,7 @@ def _fitted(labels: Sequence[str], statistics: Statistics, request: EvaluationRe
     """Return methods that share their products; one that reduces nothing is fitted for the largest size alone."""
     stack, items = _Stack(), []
     means: list[tuple[NDArray[np.intp], NDArray[np.float64] | None, Any]] = []
-    # Weights of classes cannot be undone in a basis. In few columns the scatter of each class may fit.
-    exact = statistics.approximation is None and (statistics.basis is None or request.class_weight is None)
-    weighted = request.class_weight is not None
-    exact = exact and not (statistics.moments.pooled and (request.classifiers.each_scatter or weighted))
+    exact = tell_reduced(statistics, request.class_weight is not None, request.classifiers.each_scatter)
     for label in labels:
         kept = label in request.unreduced
         wanted, sizes = (request.sizes[-1:], tuple(request.sizes)) if kept else (request.sizes, ())
@@ -168,9 +165,7 @@ def _fitted(labels: Sequence[str], statistics: Statistics, request: EvaluationRe
             for size, reducer in fits:
                 fitted, (matrix, mean, offset) = reducer.fitted(), reducer.projection()
                 columns = stack.add(matrix)
-                moments = (
-                    partial(_reduced_moments, statistics.unweighted, reducer) if exact and offset is None else None
-                )
+                moments = partial(moments_by, statistics.unweighted, reducer) if exact and offset is None else None
                 items.append(
                     Reduction(
                         label, size, columns, moments, fitted.used, _own_rule(reducer, fitted),
@@ -188,6 +183,13 @@ def _fitted(labels: Sequence[str], statistics: Statistics, request: EvaluationRe
             offsets[columns] += mean @ matrix[:, columns]
     some = offsets if offsets.any() else None
     return Reductions(matrix, shared, items, statistics.scale, some, statistics.adjustment)
+
+
+def tell_reduced(statistics: Statistics, weighted: bool, each_scatter: bool = False) -> bool:
+    """Tell whether statistics tell the moments of reduced rows."""
+    # Weights of classes cannot be undone in a basis. In few columns the scatter of each class may fit.
+    exact = statistics.approximation is None and (statistics.basis is None or not weighted)
+    return exact and not (statistics.moments.pooled and (each_scatter or weighted))
 
 
 def _sizes(
@@ -218,5 +220,6 @@ def _own_rule(reducer: MomentReducer, fitted: Fitted) -> LinearRule | None:
     return replace(rule_of_scores(*fitted.classifier), classes=reducer.classes_)
 
 
-def _reduced_moments(statistics: Statistics, reducer: MomentReducer) -> ReducedMoments:
+def moments_by(statistics: Statistics, reducer: MomentReducer) -> ReducedMoments:
+    """Return the moments of rows that a reducer reduces."""
     return ReducedMoments.of_statistics(statistics, reducer.gain_ * reducer.components_, center=reducer.center)

@@ -16,6 +16,7 @@ from mmpca_dist.jobs.counted import Counted
 from mmpca_dist.jobs.directory import CONTENT_OF, RunDirectory, refuse_other_version
 from mmpca_dist.jobs.object_records import AGAIN, check_outputs
 from mmpca_dist.jobs.stored_arrays import load_arrays, load_fits, load_statistics, save_arrays
+from mmpca_dist.jobs.stored_belonging import load_belonging
 from mmpca_dist.methods.base.reducer import BY_COMPONENT, MomentReducer
 from mmpca_dist.methods.base.row_features import RowMapTransformer
 from mmpca_dist.statistics.adjustment import Adjustment
@@ -232,7 +233,7 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
     with reading_own(run.path(group), AGAIN):
         values = arrays | record["scalars"]
         fit |= {name: values[name] for name in (*BY_COMPONENT, *reducer.traits.stored, "mean_")}
-    fit["n_features_in_"] = len(fit["mean_"])
+    fit |= {"n_features_in_": len(fit["mean_"]), "_belonging": partial(load_belonging, run, method, table.classes)}
     if "slopes" in arrays:
         fit["covariates_"] = table.covariates
         fit["adjustment_"] = Adjustment.of_slopes(arrays["slopes"], arrays["centre"])

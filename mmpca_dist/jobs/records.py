@@ -143,6 +143,13 @@ class SolveRecord(StageRecord):
     notes: list[str]
 
 
+class BelongingRecord(PassesRecord):
+    """The limits of scores by method and score, and notes on them."""
+
+    limits: dict[str, dict[str, float]]
+    notes: list[str]
+
+
 class ProjectRecord(PassesRecord):
     """Bytes read and written."""
 
@@ -211,6 +218,7 @@ MAPS = StageName[MapsRecord]("maps")
 CHOOSE = StageName[ChoiceRecord]("choose")
 REDUCE = StageName[ReduceRecord]("reduce")
 SOLVE = StageName[SolveRecord]("solve")
+BELONGING = StageName[BelongingRecord]("belonging")
 PROJECT = StageName[ProjectRecord]("project")
 REPORT = StageName[ReportRecord]("report")
 TUNE = StageName[TuneRecord]("tune")

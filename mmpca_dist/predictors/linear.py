@@ -57,7 +57,7 @@ def fisher_linear(reduced: ReducedMoments, threshold: str = "midway") -> LinearR
     no formula; see docs/paper.md).
     """
     check_threshold(threshold, len(reduced.counts))
-    root = _pseudo_inverse_root(reduced.covariance, reduced.covariance_floors)
+    root = pseudo_inverse_root(reduced.covariance, reduced.covariance_floors)
     midway = _nearest_mean(reduced, root, np.zeros(len(reduced.counts)))
     if threshold == "midway":
         return midway
@@ -78,7 +78,7 @@ def linear_discriminant(reduced: ReducedMoments, tol: float = 1e-4) -> LinearRul
     varying = variances > floors
     scale = np.where(varying, 1 / np.sqrt(np.where(varying, variances, 1)), 0)
     scaled = covariance * scale[:, None] * scale
-    root = _pseudo_inverse_root(scaled, floors * scale**2, tol**2)
+    root = pseudo_inverse_root(scaled, floors * scale**2, tol**2)
     return _nearest_mean(reduced, root * scale[:, None], np.log(reduced.counts / reduced.total))
 
 
@@ -132,7 +132,7 @@ def rule_of_shares(moments: ClassMoments) -> LinearRule:
     return LinearRule(moments.classes, np.zeros(0), np.zeros((len(scores), 0)), scores)
 
 
-def _pseudo_inverse_root(S: NDArray[np.float64], floors: NDArray[np.float64], least: float = 0.0) -> NDArray:
+def pseudo_inverse_root(S: NDArray[np.float64], floors: NDArray[np.float64], least: float = 0.0) -> NDArray:
     """Return R, shape (K, r), with R R^T the pseudo-inverse of a positive semidefinite matrix.
 
     Eigenvalues within the rounding error ``floors`` of the diagonal, or of at most ``least``, count as zero.

@@ -76,6 +76,20 @@ def route(dataset: Dataset, parts: PartSizes, config: RunConfig) -> tuple[bool, 
     return suffice, small and not suffice
 
 
+def in_folds(job: Job) -> Job:
+    """Return the job as an evaluation in folds, each row (or group) held out once, by one classifier."""
+    inputs, section = job.inputs, job.config.evaluation
+    changes: dict[str, Any] = {"count": 1, "train": None, "classifiers": [section.judge], "margins": False}
+    changes["intervals"] = False
+    if section.splits != "groups":
+        changes |= {"splits": "folds", "column": None}
+    evaluation = section.model_copy(update=changes)
+    config = inputs.config.model_copy(update={"evaluation": evaluation})
+    folds = replace(job, inputs=replace(inputs, config=config))
+    folds.census = job.census
+    return folds
+
+
 def evaluation_request(job: Job, parts: PartSizes, penalties: dict[str, float] | None = None) -> EvaluationRequest:
     """Return what an evaluation asks for; ``penalties`` are C by label of the classifier, where they are chosen."""
     config, n_features = job.config, job.dataset.n_features

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from mmpca_dist.belonging.limits import refuse_few
 from mmpca_dist.configuration.schema import RunConfig, as_config
 from mmpca_dist.errors import InputError, NoComponentsError, some_names
 from mmpca_dist.evaluation.component_rule import RULE, one_standard_error
@@ -37,6 +38,7 @@ from mmpca_dist.results.notes import (
     small_share_note,
 )
 from mmpca_dist.runs import evaluation_scores
+from mmpca_dist.runs.belonging import keep_belonging
 from mmpca_dist.runs.outcomes import FinishedRun
 from mmpca_dist.runs.pilots import planned_by_pilot, planned_evaluation
 from mmpca_dist.runs.projection import PROJECT
@@ -48,7 +50,7 @@ NUMBERS = "give n_components as numbers"
 
 def _choose(job: Job) -> records.ChoiceRecord:
     label = REGRESSION if job.config.dataset.predicts else job.config.evaluation.judge.label
-    record = evaluation_scores.score_splits(_in_folds(job), "choose")
+    record = evaluation_scores.score_splits(evaluation_scores.in_folds(job), "choose")
     n_folds = record["n_splits"]
     splits = evaluation_scores.SplitRecords(job.run.path("splits"), job.key).read(n_folds)
     cells = ErrorTable.of(splits, job.dataset.n_rows).cells()
@@ -65,20 +67,6 @@ def _choose(job: Job) -> records.ChoiceRecord:
         "how": how,
         "found": [choice["words"] for choice in methods.values()],
     }
-
-
-def _in_folds(job: Job) -> Job:
-    """Return the job as an evaluation in folds, each row (or group) held out once, by one classifier."""
-    inputs, section = job.inputs, job.config.evaluation
-    changes: dict[str, Any] = {"count": 1, "train": None, "classifiers": [section.judge], "margins": False}
-    changes["intervals"] = False
-    if section.splits != "groups":
-        changes |= {"splits": "folds", "column": None}
-    evaluation = section.model_copy(update=changes)
-    config = inputs.config.model_copy(update={"evaluation": evaluation})
-    folds = replace(job, inputs=replace(inputs, config=config))
-    folds.census = job.census
-    return folds
 
 
 def _choice(cells: list[Cell], how: str, most: int) -> records.MethodChoice:
@@ -112,7 +100,7 @@ def choice_request(job: Job) -> EvaluationRequest | None:
             f"column. Evaluate by these parts (mmpca evaluate) and {NUMBERS}, or leave out evaluation.splits and its "
             "column."
         )
-    folds = _in_folds(job)
+    folds = evaluation_scores.in_folds(job)
     parts = folds.splits if splits == "groups" else _stratified(job)
     return evaluation_scores.evaluation_request(folds, parts)
 
@@ -230,6 +218,10 @@ def _solve(job: Job) -> records.SolveRecord:
     return record
 
 
+def _belonging(job: Job) -> records.BelongingRecord:
+    return keep_belonging(job, _statistics(job))
+
+
 def _report(job: Job) -> records.ReportRecord:
     from mmpca_dist.report.run_page import write_report
     from mmpca_dist.results.run_result import SolvedRun
@@ -241,6 +233,7 @@ def _report(job: Job) -> records.ReportRecord:
 PLAN = Stage(records.PLAN, "Plan", lambda job: planned(job, plan_of(job)))
 REDUCE = Stage(records.REDUCE, "Reduce rows to moments", _reduce, measured=True)
 SOLVE = Stage(records.SOLVE, "Solve for components", _solve)
+BELONGING = Stage(records.BELONGING, "Score rows held out", _belonging, measured=True)
 REPORT = Stage(records.REPORT, "Write the report", _report)
 
 
@@ -253,15 +246,18 @@ def stages_of(config: RunConfig) -> list[Stage]:
         *((one, f"Fit {one.method.title} by sweeps") for one in run_needs(config, SWEEP)),
     ]
     of_needs = [Stage(one.stage, title, partial(_search_or_sweep, one), measured=True) for one, title in needs]
-    return [COUNT, PLAN, *map_stages(config), *choose, REDUCE, *of_needs, SOLVE, PROJECT, REPORT]
+    belonging = [] if config.belonging is None else [BELONGING]
+    return [COUNT, PLAN, *map_stages(config), *choose, REDUCE, *of_needs, SOLVE, *belonging, PROJECT, REPORT]
 
 
 def plan_of(job: Job) -> Plan:
     """Return the plan of a run."""
+    if (section := job.config.belonging) is not None:
+        refuse_few(job.dataset.n_rows, section.alpha, len(section.scores))
     plan, choosing = planned_by_pilot(job, request_of(job)), choice_request(job)
     if choosing is not None:
         remedy = "fewer evaluation.folds, n_components as numbers"
-        plan = plan.after(planned_evaluation(_in_folds(job), choosing), remedy)
+        plan = plan.after(planned_evaluation(evaluation_scores.in_folds(job), choosing), remedy)
     return replace(plan, note=note_ahead(job.config, job.dataset))
 
 

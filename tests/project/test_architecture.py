@@ -19,7 +19,7 @@ PIPELINES = Path(mmpca_pipelines.__file__).parent
 DOCS = Path(__file__).parents[2] / "docs"
 LAYERS = (
     "stores", "tables", "ingest", "passes", "statistics", "neighbors", "eigen", "optimise", "pictures", "methods",
-    "models", "predictors", "evaluation", "planning", "configuration", "jobs", "results", "report", "runs",
+    "models", "predictors", "evaluation", "belonging", "planning", "configuration", "jobs", "results", "report", "runs",
 )  # fmt: skip
 SHARED = ("faults", "errors", "blas", "registry", "settings", "durations", "limits", "finite", "jit", "compile_notice",
           "column_words", "dask_arrays")  # fmt: skip

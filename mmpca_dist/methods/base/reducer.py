@@ -17,6 +17,7 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.errors import InputError
+from mmpca_dist.methods.base.belongs import TellsBelonging
 from mmpca_dist.methods.base.fit_progress import TellsProgress
 from mmpca_dist.methods.base.given_rows import TakesRows
 from mmpca_dist.methods.base.solution import IMPRECISE, Solution
@@ -48,7 +49,7 @@ class Mergeable:
         return self._method.__get__(reducer, owner)
 
 
-class MomentReducer(TakesRows, ProjectsInMemory, TellsProgress, ABC):
+class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, ABC):
     """Base of the reducers that class moments (and medians) determine.
 
     A subclass lists its parameters in ``__init__``, says in ``needs`` what it needs to know of the rows, and solves.
@@ -305,7 +306,8 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsProgress, ABC):
         self.components_, self.eigenvalues_ = solution.components, solution.eigenvalues
         self.residuals_, self.relative_errors_ = solution.residuals, solution.relative_errors
         self.total_, self.limit_reason_ = solution.total, solution.limit
-        self.__dict__.pop("certificate_", None)  # that of an earlier fit
+        for name in ("certificate_", "_belonging"):  # those of an earlier fit
+            self.__dict__.pop(name, None)
         if solution.certificate is not None:
             self.certificate_ = solution.certificate
         self.mean_, self.scale_ = mean, scale
@@ -314,6 +316,7 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsProgress, ABC):
         """Keep the first components; raise InputError where those of a smaller fit are others."""
         if not self.traits.nested:
             raise InputError("It is fitted for a number of components: fit it anew for fewer.")
+        self._belonging = None
         for name in BY_COMPONENT:
             setattr(self, name, getattr(self, name)[:n_components])
 

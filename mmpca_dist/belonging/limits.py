@@ -1,0 +1,84 @@
+"""Limits of scores from rows that were held out, and the p-values that these give to new rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.passes.serialization import storable
+
+DIGITS = 40
+"""Bits of a double that steps leave out: scores are told apart by 2^-12 of their size."""
+
+
+@storable
+@dataclass(frozen=True)
+class ScoreCounts:
+    """How many held-out rows, or what weight of these, have scores in each step of 2^-12 of their size.
+
+    A few thousand steps hold the scores of any number of rows, and sums of counts do not depend on who adds them.
+    """
+
+    steps: NDArray[np.int64]  # (m,): ascending
+    counts: NDArray[np.float64]  # (m,)
+
+    @classmethod
+    def of(cls, scores: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> Self:
+        """Count scores, which are not negative."""
+        steps, places = np.unique(_steps(scores), return_inverse=True)
+        return cls(steps, np.bincount(places.ravel(), weights, len(steps)).astype(np.float64))
+
+    def __add__(self, other: ScoreCounts) -> ScoreCounts:
+        steps, places = np.unique(np.concatenate([self.steps, other.steps]), return_inverse=True)
+        return ScoreCounts(steps, np.bincount(places.ravel(), np.concatenate([self.counts, other.counts]), len(steps)))
+
+    @property
+    def total(self) -> float:
+        """The number of held-out rows, or the sum of their weights."""
+        return float(self.counts.sum())
+
+    def p(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return (1 + number of held-out scores at least as large) / (n + 1); scores of one step count as equal.
+
+        Source: Vovk, Gammerman & Shafer 2005, "Algorithmic learning in a random world"; across folds Vovk 2015,
+        "Cross-conformal predictors".
+        """
+        larger = np.append(np.cumsum(self.counts[::-1])[::-1], 0.0)
+        return (1 + larger[np.searchsorted(self.steps, _steps(scores))]) / (self.total + 1)
+
+    def limit(self, alpha: float) -> float:
+        """Return the ceil((n + 1) (1 - alpha))-th smallest held-out score, up to its step."""
+        rank = math.ceil((self.total + 1) * (1 - alpha))
+        place = min(int(np.searchsorted(np.cumsum(self.counts), rank)), len(self.steps) - 1)
+        return float((self.steps[place : place + 1] << DIGITS).view(np.float64)[0])
+
+
+def _steps(scores: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return numbers in the order of scores: doubles that are not negative are ordered as their bits are."""
+    return np.ascontiguousarray(scores + 0.0, np.float64).view(np.int64) >> DIGITS
+
+
+def with_p(columns: Mapping[str, Any], counts: Mapping[str, ScoreCounts], alpha: float) -> dict[str, Any]:
+    """Return columns of scores with those of their p-values, of the smallest of them, and ``belongs``.
+
+    ``p`` is the smallest times the number of scores, at most 1; a row belongs where it is above ``alpha``.
+    """
+    each = {f"{name}_p": own.p(np.asarray(columns[name])) for name, own in counts.items()}
+    p = np.minimum(np.min(list(each.values()), axis=0) * len(each), 1.0)
+    return {**columns, **each, "p": p, "belongs": p > alpha}
+
+
+def refuse_few(n_rows: float, alpha: float, n_scores: int) -> None:
+    """Raise InputError where no score of so many held-out rows is rare enough to be called so."""
+    if (n_rows + 1) * alpha < n_scores:
+        needed = math.ceil(n_scores / alpha) - 1
+        raise InputError(
+            f"belonging.alpha is {alpha:g}, and the p-value of {n_scores} score{'s' * (n_scores > 1)} from "
+            f"{n_rows:,.0f} rows cannot be below it: that takes {needed:,} rows. Raise alpha, or ask for fewer scores."
+        )

@@ -1,0 +1,49 @@
+"""``Score``, the specification of a score of rows, their registry, and what they are computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.registry import Registry
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The rows that a reduction was fitted to, in K coordinates z less their mean.
+
+    Roots R stand for symmetric matrices R R^T.
+    """
+
+    spread: NDArray[np.float64]  # (K, r): root of the pseudo-inverse of the covariance of z, divided by n - 1
+    span: NDArray[np.float64]  # (K, s): root of (A^T A)^+, by which |P (x - m)|^2 follows from z
+    classes: NDArray  # (C,): sorted labels of the classes that have rows
+    centres: NDArray[np.float64]  # (C, K): class means
+    within: NDArray[np.float64]  # (K, w): root of the inverse of the scatter within classes, with its shrinkage
+
+
+@dataclass(frozen=True)
+class ScoredRows:
+    """Rows as scores see them: coordinates less their mean (n, K), and squared distances to the mean row (n,)."""
+
+    coordinates: NDArray[np.float64]
+    squares: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score of rows; ``of`` returns columns of n values by name, ``column`` among them."""
+
+    name: str
+    column: str
+    title: str
+    of: Callable[[ScoredRows, Reference], dict[str, Any]]
+    reads_rows: bool = False
+    """Whether it needs the squared distances, beyond coordinates."""
+
+
+SCORES: Registry[Score] = Registry(Score, "mmpca_dist.belonging.scores", group="mmpca_dist.scores")

@@ -1,0 +1,1 @@
+"""Scores of single rows, one file each: the larger, the less a row is like those that trained."""

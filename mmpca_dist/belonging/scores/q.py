@@ -1,0 +1,20 @@
+"""The residual Q, also called SPE: how far a row lies from the span of the components."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.belonging.score import Reference, Score, ScoredRows
+
+
+def q(rows: ScoredRows, reference: Reference) -> dict[str, NDArray]:
+    """Return |x - m|^2 - |P (x - m)|^2, P the projection on the span of the components, without forming a residual.
+
+    Source: Jackson & Mudholkar 1979, "Control procedures for residuals associated with principal component analysis".
+    """
+    projected = rows.coordinates @ reference.span
+    return {"q": np.maximum(rows.squares - np.einsum("ij,ij->i", projected, projected), 0)}
+
+
+SCORE = Score("q", "q", "residual Q (SPE), away from the components", q, reads_rows=True)

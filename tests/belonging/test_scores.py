@@ -1,0 +1,89 @@
+"""Scores of rows, their limits from folds, and contributions, against the slow twin."""
+
+import naive_belonging
+import numpy as np
+import pytest
+from helpers.tables import labelled, write_zarr
+from scipy.sparse import csr_array
+
+from mmpca_dist import load_model, run
+from mmpca_dist.belonging.limits import ScoreCounts, refuse_few, with_p
+from mmpca_dist.errors import InputError
+
+METHODS = ["pca", "m-pca0", "m-pca1b", "m-pca2", "fisher"]
+
+
+def run_of(folder, X, y, **settings):
+    dataset = {"uri": write_zarr(folder / "rows.zarr", X, y, 50), **settings.pop("dataset", {})}
+    settings = {"methods": METHODS, "n_components": 3, "precision": "double", "belonging": {"alpha": 0.05}} | settings
+    return run({"dataset": dataset, "output": str(folder / "run"), "project": {"methods": []}, **settings})
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("shape", [(200, 8), (70, 90)])
+def test_scores_are_those_of_the_rows(shape, standardize, tmp_path):
+    X, y = labelled(*shape, 3, 5)
+    run_of(tmp_path, X, y, standardize=standardize)
+    new = np.concatenate([X[:20], X[:20] * 3 + 1])
+    for method in METHODS:
+        model = load_model(str(tmp_path / "run"), method)
+        found = model.belongs(new)
+        expected = naive_belonging.scores(X, y, new, model.components_, scale=model.scale_)
+        squares = np.sum(((new - X.mean(axis=0)) / (1 if model.scale_ is None else model.scale_)) ** 2, axis=1)
+        np.testing.assert_allclose(found["q"], expected["q"], rtol=0, atol=1e-10 * squares.max(), err_msg=method)
+        assert (found["q"] >= 0).all()
+        for name in ("t2", "distance"):
+            np.testing.assert_allclose(found[name], expected[name], rtol=1e-8, err_msg=f"{method} {name}")
+        assert found["nearest_class"].tolist() == expected["nearest_class"].tolist()
+
+
+def test_sparse_rows_have_the_scores_of_dense_ones(tmp_path):
+    X, y = labelled(200, 8, 3, 5)
+    run_of(tmp_path, X, y)
+    model = load_model(str(tmp_path / "run"), "m-pca0")
+    dense, sparse = model.belongs(X), model.belongs(csr_array(X))
+    for name in ("t2", "q", "distance"):
+        np.testing.assert_allclose(sparse[name], dense[name], rtol=1e-9, atol=1e-9)
+
+
+def test_contributions_add_up_to_the_scores(tmp_path):
+    X, y = labelled(200, 8, 3, 5)
+    run_of(tmp_path, X, y)
+    model = load_model(str(tmp_path / "run"), "m-pca0")
+    found = model.belongs(X[:5])
+    for score in ("t2", "q"):
+        parts = model.contributions(X[:5], score)
+        np.testing.assert_allclose(parts.sum(axis=1), found[score], rtol=1e-9)
+        for x, own in zip(X[:5], parts, strict=True):
+            expected = naive_belonging.contributions(X, x, model.components_, score)
+            np.testing.assert_allclose(own, expected, rtol=1e-8, atol=1e-10)
+    with pytest.raises(InputError, match="There are contributions to t2 and q, not to 'distance'"):
+        model.contributions(X, "distance")
+
+
+def test_counts_in_steps_are_nearly_those_of_the_scores():
+    rng = np.random.default_rng(0)
+    held_out, new = rng.chisquare(4, 5000), rng.chisquare(4, 300)
+    parts = [ScoreCounts.of(part) for part in np.array_split(held_out, 7)]
+    counts = sum(parts[1:], parts[0])
+    whole = ScoreCounts.of(held_out)
+    assert np.array_equal(counts.steps, whole.steps)
+    assert np.array_equal(counts.counts, whole.counts)
+    expected = naive_belonging.p_values(held_out, new)
+    assert (counts.p(new) >= expected).all()
+    assert np.abs(counts.p(new) - expected).max() < 3 / 5001
+    assert counts.limit(0.05) == pytest.approx(np.sort(held_out)[int(np.ceil(5001 * 0.95)) - 1], rel=2**-12)
+    assert whole.p(np.array([0.0, np.inf])).tolist() == [1.0, 1 / 5001]
+
+
+def test_the_smallest_p_counts_for_all_scores():
+    counts = {"t2": ScoreCounts.of(np.arange(1.0, 100)), "q": ScoreCounts.of(np.arange(1.0, 100))}
+    found = with_p({"t2": np.array([99.0, 1]), "q": np.array([50.0, 1])}, counts, 0.05)
+    assert found["p"].tolist() == [2 * found["t2_p"][0], 1.0]
+    assert found["belongs"].tolist() == [False, True]
+
+
+def test_too_few_rows_are_refused():
+    refuse_few(299, 0.01, 3)
+    with pytest.raises(InputError, match="that takes 299 rows"):
+        refuse_few(298, 0.01, 3)

@@ -1,0 +1,45 @@
+"""Scores of rows against those that trained, line by line, from the rows themselves."""
+
+import numpy as np
+
+
+def scores(X, y, new, components, *, scale=None, shrinkage=1e-3):
+    """Return T2, Q, the nearest class and its distance of new rows, for components (K, d) in (standardised) columns.
+
+    Hotelling 1931 for T2; Jackson & Mudholkar 1979 for Q; Mahalanobis 1936 for distances, with Fisher's shrinkage.
+    """
+    scale = np.ones(X.shape[1]) if scale is None else scale
+    mean = X.mean(axis=0)
+    X, new = (X - mean) / scale, (new - mean) / scale
+    A = components.T
+    Z, projection = X @ A, A @ np.linalg.pinv(A)
+    inverse = np.linalg.pinv(Z.T @ Z / (len(X) - 1), hermitian=True)
+    classes = np.unique(y)
+    means = [Z[y == c].mean(axis=0) for c in classes]
+    within = sum((Z[y == c] - m).T @ (Z[y == c] - m) for c, m in zip(classes, means, strict=True)) / len(X)
+    size = len(within)
+    within = (1 - shrinkage) * within + shrinkage * np.trace(within) / size * np.eye(size)
+    found = []
+    for x in new:
+        z = A.T @ x
+        distances = [(z - m) @ np.linalg.solve(within, z - m) for m in means]
+        nearest = int(np.argmin(distances))
+        residual = x - projection @ x
+        found.append((z @ inverse @ z, residual @ residual, classes[nearest], distances[nearest]))
+    t2, q, nearest, distance = zip(*found, strict=True)
+    return {"t2": np.array(t2), "q": np.array(q), "nearest_class": np.array(nearest), "distance": np.array(distance)}
+
+
+def contributions(X, x, components, score):
+    """Return what each column adds to T2 or Q of a row x, for orthonormal components (K, d)."""
+    mean = X.mean(axis=0)
+    z = components @ (x - mean)
+    if score == "q":
+        return (x - mean - components.T @ z) ** 2
+    Z = (X - mean) @ components.T
+    return (x - mean) * (components.T @ np.linalg.pinv(np.cov(Z, rowvar=False)) @ z)
+
+
+def p_values(held_out, scores):
+    """Return (1 + number of held-out scores at least as large) / (n + 1)."""
+    return np.array([(1 + np.sum(held_out >= score)) / (len(held_out) + 1) for score in scores])
