@@ -9,7 +9,6 @@ more rows that train than are held out; with fewer of them it is several times t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -222,16 +221,3 @@ def row_variance_of(errors: ArrayLike, held_out: ArrayLike, training: ArrayLike)
     rows = np.asarray(held_out)
     share = float(np.mean(np.asarray(errors) / rows))
     return 100**2 * share * (1 - share) / float(np.mean(rows + np.asarray(training)))
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values after Holm's correction for as many tests, in the same order.
-
-    Source: Holm 1979, "A simple sequentially rejective multiple test procedure". The chance that any of the tests of
-    equal methods is significant is at most the level, however the tests depend on one another.
-    """
-    adjusted, least = [0.0] * len(p_values), 0.0
-    for rank, at in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
-        least = max(least, min(1.0, (len(p_values) - rank) * p_values[at]))
-        adjusted[at] = least
-    return adjusted

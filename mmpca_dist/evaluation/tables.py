@@ -18,13 +18,13 @@ from mmpca_dist.evaluation.comparisons import (
     SignTest,
     Summary,
     corrected_t_test,
-    holm,
     nested_interval,
     overlap_of,
     row_variance_of,
     sign_test,
 )
 from mmpca_dist.finite import or_none
+from mmpca_dist.statistics.drift import holm
 
 REGRESSION = "linear regression"
 """The name in the place of a classifier where there are numbers to predict."""

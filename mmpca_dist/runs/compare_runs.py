@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import subspace_angles
 
 from mmpca_dist.errors import InputError, plural
-from mmpca_dist.evaluation.comparisons import corrected_t_test, holm
+from mmpca_dist.evaluation.comparisons import corrected_t_test
 from mmpca_dist.evaluation.tables import REGRESSION, Cell, Counts, ErrorTable
 from mmpca_dist.finite import or_none
 from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
@@ -22,6 +22,7 @@ from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.results.evaluation_result import stored_table
 from mmpca_dist.results.figures import figures
 from mmpca_dist.results.forms import written
+from mmpca_dist.statistics.drift import holm
 from mmpca_dist.stores import storage
 
 NOT_SPLITTING = {"classifiers", "reference", "margins", "published"}

@@ -15,7 +15,8 @@ from scipy.sparse import csr_array
 from mmpca_dist.errors import InputError
 from mmpca_dist.passes.rows import rows_by_class
 from mmpca_dist.passes.units import BLOCK_ROWS, rows_of_classes
-from mmpca_dist.statistics.moments import ClassMoments, add_outer_products, class_blocks
+from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.outer_products import add_outer_products, class_blocks
 from mmpca_dist.statistics.precision import (
     CENTRE_ROWS,
     DOUBLE,

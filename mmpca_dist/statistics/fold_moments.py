@@ -14,7 +14,8 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.passes.folds import Folds
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.statistics.from_rows import merge_results, read_moments
-from mmpca_dist.statistics.moments import ClassMoments, add_outer_products, class_blocks
+from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.outer_products import add_outer_products, class_blocks
 from mmpca_dist.statistics.precision import DOUBLE
 from mmpca_dist.statistics.scatters import pooled_weights
 from mmpca_dist.tables.batch import Batch

@@ -5,7 +5,6 @@ Source: Chan, Golub & LeVeque 1983, "Algorithms for computing the sample varianc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,10 +12,11 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.passes.serialization import storable
-from mmpca_dist.passes.units import BLOCK_ROWS, blocks, rows_within
 from mmpca_dist.statistics.column_units import weighted_mean
 from mmpca_dist.statistics.costs import use_pooled
-from mmpca_dist.statistics.precision import DOUBLE, LARGE, PANEL_ROWS, refuse_too_large
+from mmpca_dist.statistics.drift import Drift, drift_between
+from mmpca_dist.statistics.outer_products import add_outer_products, class_blocks
+from mmpca_dist.statistics.precision import DOUBLE, LARGE, refuse_too_large
 from mmpca_dist.statistics.target_sums import TargetSums
 from mmpca_dist.statistics.widening import Widening, same_widening
 from mmpca_dist.tables.labels import unite
@@ -161,6 +161,28 @@ class ClassMoments:
         if not (np.array_equal(self.classes, other.classes) and same_columns):
             raise InputError("Moments merge only where classes and columns agree.")
         return join_moments(self, other)
+
+    def drift(self, arriving: ClassMoments, components: NDArray | None = None) -> Drift:
+        """Tell which classes of arriving rows differ from these in mean or spread, and whether their shares do.
+
+        Parameters
+        ----------
+        arriving : ClassMoments
+            Of the same columns.
+        components : array of shape (K, d), optional
+            Of a model that was fitted before the rows arrived; by default all columns are compared.
+
+        Returns
+        -------
+        Drift
+            ``classes``, each with ``F``, ``p``, ``direction``; ``shares``, and ``moved()``. See ``drift_between``.
+
+        Raises
+        ------
+        InputError
+            For other columns, or too few rows.
+        """
+        return drift_between(self, arriving, components)
 
     def over(self, classes: NDArray, weights: NDArray | None = None) -> ClassMoments:
         """Return the same moments over a larger set of classes; the new ones have no rows.
@@ -357,41 +379,3 @@ def merge_classes(stored: ClassMoments, arrived: ClassMoments, where: str = "the
     if stored.pooled or use_pooled(len(classes), stored.n_features):
         stored, arrived = stored.summed(), arrived.summed()
     return replace(join_moments(stored, arrived), classes=classes)
-
-
-def add_outer_products(
-    moments: ClassMoments, at: NDArray, rows: NDArray[np.float64], work: np.dtype, sign: float = 1.0
-) -> None:
-    """Add to the scatter of each of the classes ``at``, or to sums over classes, the outer product of a row (m, d)."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if moments.weights is None:
-            if rows.shape[1] < LARGE:
-                moments.scatters[at] += (sign * rows)[:, :, None] * rows[:, None, :]
-                return
-            for position, row in zip(at, rows, strict=True):
-                for some in blocks(len(row), PANEL_ROWS):
-                    moments.scatters[position, some] += (sign * row[some, None]) * row
-            return
-        for scatter, weights in zip(moments.scatters, moments.weights[:, at], strict=True):
-            counting = np.flatnonzero(weights)  # of pooled parts, those of one
-            weighted = rows if len(counting) == len(rows) else rows[counting]
-            if not np.all(weights[counting] == 1):
-                weighted = weighted * np.sqrt(weights[counting])[:, None]
-            scatter += sign * _symmetric_product(weighted, work)
-
-
-def _symmetric_product(rows: NDArray[np.float64], work: np.dtype) -> NDArray[np.float64]:
-    """Return rows^T rows; in single precision after columns are brought to about 1 by powers of two."""
-    if work == np.float64 or not len(rows):
-        return rows.T @ rows
-    _, exponents = np.frexp(np.maximum(rows.max(axis=0), -rows.min(axis=0)))
-    exponents = np.clip(exponents, -1000, 1000)  # whose powers of two are doubles
-    scaled = np.empty(rows.shape, work)
-    np.multiply(rows, np.ldexp(1.0, -exponents), out=scaled, casting="same_kind")
-    return np.ldexp((scaled.T @ scaled).astype(np.float64), exponents[:, None] + exponents)
-
-
-def class_blocks(positions: NDArray[np.intp], moments: ClassMoments) -> Iterator[NDArray[np.intp]]:
-    """Cut positions of classes so that a row, or the scatter, of each class of a block fits the panel of a pass."""
-    size = BLOCK_ROWS if moments.pooled else rows_within(BLOCK_ROWS, max(moments.n_features, 1))
-    return (positions[start : start + size] for start in range(0, len(positions), size))

@@ -8,7 +8,8 @@ from scipy.sparse import csr_array
 
 from mmpca_dist.passes.rows import class_groups
 from mmpca_dist.passes.units import read_batches
-from mmpca_dist.statistics.moments import ClassMoments, class_blocks
+from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.outer_products import class_blocks
 from mmpca_dist.statistics.precision import DOUBLE, refuse_too_large
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span

@@ -19,9 +19,10 @@ from sklearn.metrics import confusion_matrix
 from sklearn.naive_bayes import GaussianNB
 
 from mmpca_dist.evaluation import scorers, scores
-from mmpca_dist.evaluation.comparisons import SignTest, Summary, corrected_t_test, holm
+from mmpca_dist.evaluation.comparisons import SignTest, Summary, corrected_t_test
 from mmpca_dist.evaluation.tables import ErrorTable, cells_table, classes_table
 from mmpca_dist.results.error_tables import class_table
+from mmpca_dist.statistics.drift import holm
 
 N_ROWS = 100
 

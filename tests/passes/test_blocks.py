@@ -16,7 +16,8 @@ from mmpca_dist import MarginPCA, class_moments, open_dataset
 from mmpca_dist.errors import AccessError, InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.units import BLOCK_BYTES, block_rows, read_batches, rows_of_classes, rows_within
-from mmpca_dist.statistics.moments import ClassMoments, class_blocks
+from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.outer_products import class_blocks
 from mmpca_dist.statistics.scatter_operator import panel_rows
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.readers.memory import rows_in_memory

@@ -8,10 +8,11 @@ import yaml
 from helpers.evaluations import evaluation
 
 from mmpca_dist.configuration.schema import parse_config
-from mmpca_dist.evaluation.comparisons import corrected_t_test, holm
+from mmpca_dist.evaluation.comparisons import corrected_t_test
 from mmpca_dist.evaluation.tables import REGRESSION, ErrorTable
 from mmpca_dist.results.answer import advise, recommended
 from mmpca_dist.results.error_tables import error_tables
+from mmpca_dist.statistics.drift import holm
 
 WHOLE = frozenset({"all-columns"})
 

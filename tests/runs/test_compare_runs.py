@@ -10,7 +10,6 @@ from helpers.tables import config_of, labelled, write_npz
 from sklearn.datasets import load_iris
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.comparisons import holm
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.jobs.job import open_job, run_stage
@@ -19,6 +18,7 @@ from mmpca_dist.runs.compare_page import compare_page, turned_towards
 from mmpca_dist.runs.compare_runs import compare_runs
 from mmpca_dist.runs.evaluate import evaluate
 from mmpca_dist.runs.fit import stages_of
+from mmpca_dist.statistics.drift import holm
 
 
 @pytest.fixture
