@@ -57,17 +57,23 @@ class RowScorer:
     adjustment: Adjustment | None = None
     """How widened rows come to the columns."""
 
-    def scores(self, X: Any, names: Sequence[str]) -> dict[str, dict[str, NDArray]]:
-        """Return the columns of some scores of rows (n, d), dense or CSR, by method."""
-        parts = [self._of_block(X[some], names) for some in blocks(X.shape[0], BLOCK_ROWS)]
+    def scores(self, X: Any, names: Sequence[str], covariates: Any = None) -> dict[str, dict[str, NDArray]]:
+        """Return the columns of some scores of rows (n, d), dense or CSR, by method.
+
+        Widened rows have their ``covariates``; of CSR rows they may come apart, shape (n, q).
+        """
+        parts = [
+            self._of_block(X[some], names, None if covariates is None else covariates[some])
+            for some in blocks(X.shape[0], BLOCK_ROWS)
+        ]
         return {
             method: {name: np.concatenate([part[method][name] for part in parts]) for name in columns}
             for method, columns in parts[0].items()
         }
 
-    def _of_block(self, X: Any, names: Sequence[str]) -> dict[str, dict[str, NDArray]]:
+    def _of_block(self, X: Any, names: Sequence[str], covariates: Any) -> dict[str, dict[str, NDArray]]:
         with single_blas_thread():
-            Z, squares = self.coordinates(X)
+            Z, squares = self.coordinates(X, covariates)
             return {
                 method: functools.reduce(
                     operator.or_, (SCORES[name].of(ScoredRows(Z[:, own], squares), reference) for name in names)
@@ -75,7 +81,7 @@ class RowScorer:
                 for method, (own, reference) in self.references.items()
             }
 
-    def coordinates(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def coordinates(self, X: Any, covariates: Any = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return A^T (x - mean), shape (n, M), and |D^-1 (x - mean)|^2, shape (n,); D is the diagonal of the scale."""
         d = len(self.mean)
         if not issparse(X):
@@ -83,7 +89,7 @@ class RowScorer:
             Z = rows @ self.matrix
             rows *= self._units
             return Z, np.einsum("ij,ij->i", rows, rows)
-        covariates = X[:, d:].toarray() if X.shape[1] > d else None
+        covariates = X[:, d:].toarray() if X.shape[1] > d else covariates
         X, centre = X[:, :d].astype(np.float64), self.mean * self._units
         scaled = X.multiply(self._units).tocsr()
         Z = X @ self.matrix - self.mean @ self.matrix

@@ -7,7 +7,7 @@ import io
 import operator
 import re
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,7 @@ from mmpca_dist.passes.schedulers import OnRows
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.passes.units import BLOCK_ROWS, read_batches
+from mmpca_dist.runs.scored_rows import RowScores
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.widened_rows import filled_rows
 from mmpca_dist.stores import storage, zarr_stores
@@ -108,7 +109,10 @@ class RowTable:
             taken.add(own)
         return names
 
-    def begin(self, kept: KeptColumns, chunk_rows: int, dtype: np.dtype, label_type: np.dtype | None) -> None:
+    def begin(
+        self, kept: KeptColumns, chunk_rows: int, dtype: np.dtype, label_type: np.dtype | None,
+        scores: Mapping[str, pa.DataType],
+    ) -> None:  # fmt: skip
         """Remove what is there, and create arrays that readers do not find yet."""
         storage.remove(self.uri)
         if self.format != "zarr":
@@ -116,13 +120,13 @@ class RowTable:
             return
         n_rows, width = kept.rows.n_rows, len(self.columns)
         kinds: dict[str, Any] = {ROW: np.int64} | ({} if label_type is None else {"y": label_type})
-        for name, own in self.named(kept.types).items():
-            kind = kept.types[name]
+        types = {**kept.types, **scores}
+        for name, own in self.named(types).items():
+            kind = types[name]
             whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
             is_number = whole or pa.types.is_floating(kind)
-            kinds[own] = (
-                str if not is_number else np.float64 if whole and kept.has_gaps(name) else kind.to_pandas_dtype()
-            )
+            gaps = whole and name in kept.types and kept.has_gaps(name)
+            kinds[own] = str if not is_number else np.float64 if gaps else kind.to_pandas_dtype()
         with storage.explained(self.uri, "write"):
             zarr.create_array(
                 zarr_stores.zarr_location(storage.join(self.uri, "X")), shape=(n_rows, width),
@@ -235,6 +239,7 @@ def project_rows(
     tables: Sequence[RowTable],
     tasks: Tasks,
     keep: str | Sequence[str] = (),
+    scores: RowScores = RowScores({}),  # noqa: B008  (it is frozen)
 ) -> Written:
     """Project all rows with every method in one pass into tables, and return what was written.
 
@@ -247,9 +252,9 @@ def project_rows(
     label_type = _outcomes(dataset.batch(0, 1, X=False)).dtype if dataset.has_labels else None
     begun = tasks.checkpoint is not None and bool(tasks.checkpoint.paths)
     for table in [] if begun else tables:
-        table.begin(kept, rows, dtype, label_type)
+        table.begin(kept, rows, dtype, label_type, scores.types(dataset, table.methods))
     spans = spans_of(chunk_edges(dataset.n_rows, rows))
-    task = _Projection(projectors, tables, kept, rows)
+    task = _Projection(projectors, tables, kept, rows, scores)
     written = tasks.run(OnRows(dataset, task.run), spans, operator.add, "project")
     for table in tables:
         table.complete(dtype, dataset.n_rows)
@@ -280,6 +285,7 @@ class _Projection:
     tables: Sequence[RowTable]
     kept: KeptColumns
     chunk_rows: int
+    scores: RowScores
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def run(self, dataset: Dataset, span: Span) -> Written:
@@ -291,7 +297,9 @@ class _Projection:
             labels = _outcomes(batch) if dataset.has_labels else None
             kept = self.kept.read(batch.rows)
             reduced = [np.empty((len(batch), matrix.shape[1]), dtype) for _, (matrix, _) in joined]
+            scored = []
             for block in batch.blocks(BLOCK_ROWS):
+                scored.append(self.scores.of_block(block))
                 for (group, matrix), Z in zip(joined, reduced, strict=True):
                     Z[block.start - batch.start :][: len(block)] = self._reduced(block, group, *matrix)
             by_method: dict[str, NDArray] = {}
@@ -301,7 +309,8 @@ class _Projection:
             part = batch.start // self.chunk_rows, self.token
             for table in self.tables:
                 rows = np.concatenate([by_method[method] for method in table.methods], axis=1)
-                written += table.write(part, rows, batch.rows, kept, labels, batch.start)
+                beside = kept | self.scores.columns(scored, table.methods)
+                written += table.write(part, rows, batch.rows, beside, labels, batch.start)
         return written
 
     def _reduced(self, block: Batch, group: list[Projector], matrix: NDArray, offset: NDArray | None) -> NDArray:
@@ -371,7 +380,8 @@ def project(job: Job, tables_of: Callable[[Job, list[Projector]], list[RowTable]
     rows, fills = job.dataset.unwidened, projectors[0].fills
     if fills is not None:
         rows = filled_rows(rows, fills, projectors[0].adjustment)
-    written = project_rows(rows, projectors, tables, job.tasks("project"), job.config.project.keep)
+    scores = RowScores.of(job.inputs.fitted, [one.name for one in projectors]) if job.inputs.fitted else RowScores({})
+    written = project_rows(rows, projectors, tables, job.tasks("project"), job.config.project.keep, scores)
     return {
         "bytes": job.dataset.n_bytes,
         "written": written.n_bytes,
