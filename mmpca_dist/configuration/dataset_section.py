@@ -97,7 +97,8 @@ class DatasetConfig(Section):
         None,
         example="species",
         description="Array or column of the labels, such as obs/cell_type of AnnData; by default y (in Parquet and "
-        ".h5ad label or y); for .npy the labels' file",
+        ".h5ad label or y); for .npy the labels' file; none where rows have no labels, for pca, random-projection and "
+        "all-columns",
     )
     target: TargetSection | None = setting(
         None,
@@ -185,6 +186,8 @@ class DatasetConfig(Section):
             raise ValueError("give a label or a target, not both: drop leaves a column out")
         if self.unlabelled_value is not None and self.target is not None:
             raise ValueError("unlabelled_value is for labels; a number that is not known is NaN, or missing")
+        if self.classless and (self.unlabelled_value is not None or self.unlabelled == "skip"):
+            raise ValueError("label: none takes all rows: leave out unlabelled and unlabelled_value")
         return self
 
     @property
@@ -193,9 +196,16 @@ class DatasetConfig(Section):
         return self.weight is not None or self.balance is not None
 
     @property
+    def classless(self) -> bool:
+        """Whether rows have no labels: they are of one class."""
+        return self.label == "none"
+
+    @property
     def outcome(self) -> str | None:
-        """The column of the labels, or the first of numbers to predict."""
-        return self.label if self.target is None else self.target.column[0]
+        """The column of the labels, or the first of numbers to predict; None also of rows without labels."""
+        if self.target is not None:
+            return self.target.column[0]
+        return None if self.classless else self.label
 
     @property
     def predicts(self) -> bool:

@@ -135,7 +135,8 @@ class Counted:
                 f"{source.uri} has {source.n_features} features, but the run was fitted to {columns['n_features']}."
                 f"{_differences(source.feature_names, columns['feature_names'])}"
             )
-        return compose(source, [play for play in plays if play.column is not None or source.label is not None])
+        rows = compose(source, [play for play in plays if play.column is not None or source.label is not None])
+        return rows.of_one_class() if fits and section.classless else rows
 
     def merged(self, rows: Rows, uri: str, notes: Sequence[str]) -> CountRecord:
         """Return the record with the rows of one more data set; ``uri`` names all of them."""

@@ -221,7 +221,16 @@ class Inputs:
 
 
 def refuse_classless(config: RunConfig, purpose: Purpose) -> None:
-    """Raise InputError for methods and settings that are not for numbers to predict, where there are some."""
+    """Raise InputError for methods and settings that need classes, where there are numbers to predict, or no labels."""
+    if config.dataset.classless:
+        needing = [one.label for one in config.methods if not one.reducer(None).needs_no_labels]
+        needing += ["n_components: auto"] * config.chooses + ["class_weight"] * (config.class_weight is not None)
+        needing += ["mmpca evaluate"] * (purpose == "evaluation")
+        if needing:
+            raise InputError(
+                f"{', '.join(needing)}: needs labels, and dataset.label is none. Without labels there are pca, "
+                "random-projection and all-columns."
+            )
     if not config.dataset.predicts:
         return
     if purpose == "evaluation" and config.evaluation.classifiers != EvaluationConfig().classifiers:
@@ -259,7 +268,7 @@ def _opened(config: RunConfig, purpose: Purpose, callback: Callback) -> Dataset:
     ):
         called = {"label": Setting("label" if section.target is None else "target").said(who_asks())}
         with asking(replace(who_asks(), called=called)):
-            source = open_source(request_of(section, uri, beside=beside))
+            source = open_source(request_of(section, uri, beside=beside, label_required=not section.classless))
         refuse_gaps(source, dropped=section.drop)
         for name in config.report.columns if isinstance(config.report.columns, list) else []:
             column_of(source, name, Setting("columns", section="report"))
@@ -267,6 +276,7 @@ def _opened(config: RunConfig, purpose: Purpose, callback: Callback) -> Dataset:
             refuse_weights(method.needs, f"{method.label}: ")
         factors = config.class_weight if isinstance(config.class_weight, Mapping) else {}
         rows = compose(source, plays, [label for label, factor in factors.items() if factor == 0])
+        rows = rows.of_one_class() if section.classless else rows
         refuse_classless(config, purpose)
         dataset = rows.with_maps(section.maps)
         if not config.chooses and config.largest > dataset.n_features:

@@ -237,6 +237,10 @@ class MarginPCA(BlockReducer):
         return self.variant == "pca"
 
     @property
+    def needs_no_labels(self) -> bool:
+        return self.variant == "pca"
+
+    @property
     def _diagonal(self) -> bool:
         return self.variant == "pca"
 

@@ -108,11 +108,11 @@ def take_census(dataset: Dataset, spans: list[Span], tasks: Tasks) -> Census:
     value is not a class of other rows.
     """
     census = count_labels(dataset, spans, tasks)
-    if len(census.classes) < 2 and not dataset.targets:
+    if len(census.classes) < 2 and not (dataset.targets or dataset.classless):
         weighted = "" if census.totals is None else " whose weight (sample_weight) is not zero"
         raise InputError(
             f"There is only 1 class in the labels of {dataset.uri}: all {census.n_rows} rows{weighted} have the label "
-            f"{census.classes[0]!s}. There must be at least two."
+            f"{census.classes[0]!s}. There must be at least two, or none (dataset.label: none)."
         )
     check_missing_labels(dataset, census)
     warn_of_missing_labels(dataset)

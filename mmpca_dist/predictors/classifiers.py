@@ -137,6 +137,8 @@ def is_from_moments(spec: ClassifierSection) -> bool:
 
 def fit_from_moments(spec: ClassifierSection, reduced: ReducedMoments) -> Rule:
     """Make a classifier from moments of reduced rows; raise InputError for moments that do not determine it."""
+    if len(reduced.counts) < 2:
+        raise InputError(f"A classifier needs rows of at least two classes; {len(reduced.counts)} has any.")
     rule = spec.classifier.rule
     assert rule is not None  # noqa: S101  (others are fitted to rows)
     return rule(reduced, **spec.options)

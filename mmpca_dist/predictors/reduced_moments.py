@@ -40,12 +40,9 @@ class ReducedMoments:
         """Reduce class moments of d columns by a projection A (d, K).
 
         The mean (d,) is subtracted first; by default rows are not centred. ``projection()`` of a reducer has both.
-        The precision of the products behind ``moments`` decides what counts as rounding. Raises InputError for fewer
-        than two classes with rows.
+        The precision of the products behind ``moments`` decides what counts as rounding.
         """
         filled = np.flatnonzero(moments.counts)
-        if len(filled) < 2:
-            raise InputError(f"A classifier needs rows of at least two classes; {len(filled)} has any.")
         classes, counts, means = _filled(moments, mean)
         A = projection
         stored = moments.summed().scatters if moments.pooled else [moments.scatters[c] for c in filled]

@@ -96,12 +96,15 @@ class RunResult(Result):
     """
     maps: bool = False
     """Whether rows go through row maps."""
+    labelled: bool = True
+    """Whether rows have an outcome."""
 
     @property
     def intro(self) -> str:
         """The run in words for those who see a page for the first time."""
         dataset = self.dataset
         aim = f"predict {', '.join(dataset['targets'])}" if "targets" in dataset else "tell its classes apart"
+        aim = aim if self.labelled else "hold most of what its rows differ in"
         return (
             f"This run reduced a table of {dataset['n_rows']:,} rows and {dataset['n_features']:,} features to a few "
             f"numbers a row, its components, which are to {aim}."
@@ -169,7 +172,8 @@ def result_of(
         methods.append(figures(model, section, sizes, history, first_pass))
     dataset = {**count, "uri": count.get("uri", config.dataset.uri), "classes": list(map(str, count["classes"]))}
     targets = f"to predict: {', '.join(count['targets'])}" if "targets" in count else ""
-    outcome = targets or f"{len(count['classes'])} classes"
+    labelled = not config.dataset.classless
+    outcome = targets or (f"{len(count['classes'])} classes" if labelled else "no labels")
     without = [label for label in config.labels if label not in solved]
     none = {"components": 0, "share": math.nan, "residual": math.nan, "leading eigenvalues": []}
     table, searches = methods_table(methods, without), search_rows(config, results)
@@ -195,7 +199,8 @@ def result_of(
         config_yaml=yaml.safe_dump(run.config.model_dump(mode="json"), sort_keys=False),
         versions=run.header()["versions"],
         dask_page="uri" not in count and config.compute.performance_report,
-        evaluates="uri" not in count,
+        evaluates="uri" not in count and labelled,
+        labelled=labelled,
         maps=bool(config.dataset.maps),
         how_chosen=""
         if choice is None

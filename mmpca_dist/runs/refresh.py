@@ -158,7 +158,7 @@ class _RefreshJob:
         with showing({uri: arrival.uri}):
             rows = self.count.open_like(
                 uri, section, features=request.features or section.features, label=request.label or label, fits=True,
-                labelled=True, weight=request.weight,
+                labelled=not section.classless, weight=request.weight,
             )  # fmt: skip
             return rows.with_maps(section.maps, fits_of(self.base))
 

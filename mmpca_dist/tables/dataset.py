@@ -103,6 +103,16 @@ class Dataset(Table):
         played = tuple(each for each in self.played if each.role.into not in ("label", "targets"))
         return replace(self, source=source, played=played)
 
+    def of_one_class(self) -> Dataset:
+        """Return the same rows without their labels, all of one class."""
+        rows = self.unlabelled()
+        return replace(rows, played=(Played(ONE_CLASS, None), *rows.played))
+
+    @property
+    def classless(self) -> bool:
+        """Whether rows are of one class as they have no labels."""
+        return not self.has_labels and bool(self.columns_into("label"))
+
     def only(self, keep: Callable[[Batch], NDArray[np.bool_]]) -> Dataset:
         """Return the rows that ``keep`` tells by a batch of their labels and weights; they are numbered anew."""
         return Dataset.of(self).with_look(ONLY, None, keep)
@@ -147,7 +157,8 @@ class Dataset(Table):
 
     @property
     def has_labels(self) -> bool:
-        return bool(self.columns_into("label"))
+        """Whether a column of the table tells the outcome of rows: labels, or numbers to predict."""
+        return any(each.column is not None for each in self.columns_into("label")) or bool(self.targets)
 
     @property
     def label_column(self) -> Column | None:

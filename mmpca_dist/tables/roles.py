@@ -139,7 +139,7 @@ KNOWN = Role("known", "known", _labelled, _may_lack, keeps=lambda known: known, 
 
 LABEL = Role(
     "label", "label", lambda known, place, look: names(known, place, "label"),
-    lambda section: [] if section.target else [("", None, None)],
+    lambda section: [] if section.target or section.classless else [("", None, None)],
 )  # fmt: skip
 
 

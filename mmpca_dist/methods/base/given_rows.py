@@ -29,16 +29,26 @@ class TakesRows(LazyTransform):
     covariates_: tuple[Covariate, ...] = ()
     """The covariates of the rows."""
 
+    @property
+    def needs_no_labels(self) -> bool:
+        """Whether it is of use where rows have no labels."""
+        return self.traits.ignores_labels  # type: ignore[attr-defined]
+
     def _rows(
         self, X: Any, y: Any, reset: bool, least: int = 2, sample_weight: Any = None
     ) -> tuple[Dataset, Scheduler]:
         """Return labelled rows as a data set, with their columns checked, and who reads them."""
         y, weights = labels_of(y, X), labels_of(sample_weight, name="sample_weight")
         X = self._table(X, reset, weights)
+        classless = y is None and self.needs_no_labels and not (isinstance(X, ForeignTable) and X.lazy)
+        if classless:
+            rows: Any = X.rows if isinstance(X, ForeignTable) else X
+            y = np.zeros((getattr(rows, "shape", None) or np.shape(rows))[0], np.int64)
         if isinstance(X, ForeignTable) and X.lazy:
             check_header(self, X, reset=reset)
             return lazy_rows(self._prepared(X.rows, y), y, weights)
         dataset = self._check_rows(X, y, reset, least)
+        dataset = dataset.of_one_class() if classless else dataset
         return dataset if weights is None else weighted(dataset, weights), Threads()
 
     def _widened(

@@ -378,7 +378,7 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing == "mean"
-        tags.target_tags.required = True
+        tags.target_tags.required = not self.needs_no_labels
         return tags
 
 

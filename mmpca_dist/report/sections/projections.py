@@ -78,7 +78,7 @@ class ProjectedSample:
         """Read projected rows of a run, evenly spaced within a few chunks; None where none are stored."""
         run, config = finished.run, finished.config
         counted = finished.results.of(COUNT)
-        has_targets = "targets" in counted
+        has_targets, classless = "targets" in counted, config.dataset.classless
         names = [method.name for method in methods if method.name in config.projected]
         formats = [format for format in ("zarr", "parquet") if format in config.project.format]
         if not names or not formats:
@@ -94,7 +94,8 @@ class ProjectedSample:
                 start, stop = int(edges[chunk]), int(edges[chunk + 1])
                 picks = np.unique(np.linspace(0, stop - start - 1, min(SAMPLE_ROWS // count, stop - start)).astype(int))
                 numbers += (start + picks).tolist()
-                labels.append(first.column(None, "label").read(start, stop)[0][picks])
+                known = np.zeros(stop - start, int) if classless else first.column(None, "label").read(start, stop)[0]
+                labels.append(known[picks])
                 for name, dataset in datasets.items():
                     rows[name].append(dataset.read(start, stop)[picks])
             values = np.concatenate(labels)
