@@ -64,8 +64,7 @@ def drawn_sizes(evaluation: Evaluation, classifier: str) -> list[int]:
 def errors_part(evaluation: Evaluation) -> PagePart:
     """Return the part of the page with the curves of all methods, under one classifier at a time."""
     still, drawn, names = error_curves(evaluation), styles(evaluation), list(evaluation.classifiers)
-    sizes, use = evaluation.n_components, recommended(evaluation)
-    positions = axis_positions(sizes)
+    sizes, positions, use = evaluation.n_components, axis_positions(evaluation.n_components), recommended(evaluation)
     at = positions + shifts(positions, len(drawn))[:, None]
     explorer = {
         "kind": "curves",

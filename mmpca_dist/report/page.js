@@ -8,6 +8,7 @@
     return element;
   };
   const button = (words, act) => make("button", { type: "button", textContent: words, onclick: act });
+  const named = (element, title) => Object.assign(element, { title, ariaLabel: title });
   const words = (element) => element.textContent.replace(/\s+/g, " ").trim();
 
   // Tables: sort by a column, download as CSV.
@@ -272,7 +273,7 @@
       rows.selected.properties.indices.change.connect(tell);
       controls.append(
         method.element, x.element, y.element, ...(data.groups.length > 1 ? [colour.element] : []), ...(data.searches ? [search, names] : []),
-        make("label", {}, biplot, " Biplot"), button("Zoom in", () => zoom(plot, 0.7)), button("Zoom out", () => zoom(plot, 1 / 0.7)),
+        make("label", {}, biplot, " Biplot"), named(button("+", () => zoom(plot, 0.7)), "Zoom in"), named(button("\u2212", () => zoom(plot, 1 / 0.7)), "Zoom out"),
         button("Reset", () => { rows.selected.indices = []; draw(); }), save,
       );
       doc.get_model_by_name("strips").major_label_overrides = new Map(classes.map((label, i) => [classes.length - 1 - i, label.slice(0, 14)]));

@@ -31,7 +31,7 @@ const plots = (() => {
     points(data) {
       const names = Object.keys(data.rows), most = Math.max(1, ...data.groups.map((each) => each.labels.length));
       const rows = source("rows", Object.fromEntries(["x", "y", "colour", ...names].map((name) => [name, []])));
-      const look = { ...fields({ x: "x", y: "y", fill_color: "colour" }), size: data.rows.row.length > 500 ? 6 : 8, fill_alpha: 0.75, line_color: null };
+      const look = { ...fields({ x: "x", y: "y", fill_color: "colour" }), size: data.rows.row.length > 500 ? 6 : 8, fill_alpha: 0.85, line_color: null };
       const marks = [...(most > COLOURED ? ["others"] : []), ...MARKS.slice(0, Math.ceil(Math.min(most, COLOURED) / 7))].map((name) => {
         const own = { ...look, marker: name === "others" ? "circle" : name };
         const options = { view: model("CDSView", { filter: model("IndexFilter", { indices: [] }) }), nonselection_glyph: model("Scatter", { ...own, fill_alpha: 0.08 }) };

@@ -52,7 +52,7 @@ def compare_page(comparisons: Sequence[Comparison]) -> str:
         parts += [
             *(PagePart(figure.name, figure.title, figures=[figure]) for figure in drawn),
             *([PagePart(f"{one.content}-settings", about, tables=[_table(about, settings)])] if settings else []),
-            *([PagePart(f"{one.content}-results", title, one.notes, tables=[_table(title, found)])] if found else []),
+            *([PagePart(f"{one.content}-results", title, tables=[_table(title, found, one.notes)])] if found else []),
         ]
     lead.append(", ".join(f"{letter} is {folder}" for letter, folder in named.items()) + ".")
     results = SimpleNamespace(
@@ -75,10 +75,10 @@ def _best(found: dict[str, tuple[float, str]], told: str, more: str) -> list[str
     return [f"{letter} {told.format(best)} ({how}), {' and '.join(rest)}."]
 
 
-def _table(title: str, rows: Sequence[dict[str, str]]) -> PrintedTable:
+def _table(title: str, rows: Sequence[dict[str, str]], notes: Sequence[str] = ()) -> PrintedTable:
     kinds = {name: "number" if all(NUMBER.fullmatch(row[name]) for row in rows) else "text" for name in rows[0]}
     columns = [Heading(name, kind if i else "head") for i, (name, kind) in enumerate(kinds.items())]
-    table = PrintedTable(columns, [list(row.values()) for row in rows], about=title)
+    table = PrintedTable(columns, [list(row.values()) for row in rows], above=" ".join(notes), about=title)
     return table if len(rows) <= MANY else replace(table, title=title, aside=f"in {len(rows)} rows", opens=False)
 
 

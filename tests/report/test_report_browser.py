@@ -156,6 +156,16 @@ def test_rows_are_coloured_by_a_column_and_labelled_at_the_means(tab):
 
 
 @pytest.mark.e2e
+def test_buttons_zoom(tab):
+    reset(tab)
+    width, whole = "points.x_range.end - points.x_range.start", None
+    for title, factor in (("Zoom in", 0.7), ("Zoom out", 1)):
+        whole = whole or tab.run(width)
+        tab.run(f"one('#projection ~ .plot [title=\"{title}\"]').click()")
+        assert tab.run(width) == pytest.approx(factor * whole)
+
+
+@pytest.mark.e2e
 def test_marked_rows_are_downloaded_with_their_columns(tab):
     reset(tab)
     hidden = "all('#projection ~ .plot button').find(each => each.textContent === 'Download marked rows').hidden"
