@@ -226,7 +226,7 @@
         const named = order.reduce((kept, f) => (kept.some((other) => covers(end(other), f)) ? kept : [...kept, f]), []);
         return {
           x: order.map((f) => end(f)[0]), y: order.map((f) => end(f)[1]), x0: order.map(() => x0), y0: order.map(() => y0),
-          name: order.map((f) => (named.includes(f) ? one.features[f] : "")),
+          name: order.map((f) => (named.includes(f) ? one.features[f] : null)),
         };
       };
       const tell = () => {
