@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from mmpca_dist.pictures import palette
 from mmpca_dist.pictures.frame import Drawn, Figure, Key
 
-WIDTH, HEIGHT = 320, 210
-"""Pixels of a panel; pages stretch it to the room that there is."""
+WIDTH, HEIGHT, NARROW = 320, 210, 190
+"""Pixels of a panel, which pages stretch to the room there is; of narrow ones two fit on a phone, five on paper."""
 SMALL = 90, 22
 """Pixels of a histogram in a field of a table."""
 TEXT, LETTER = 11, 6.7

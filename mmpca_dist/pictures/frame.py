@@ -42,7 +42,6 @@ class Figure:
     legend: Sequence[Key] = ()
     alt: str = ""
     """The picture in words, for readers who do not see it; by default the title."""
-    legend_title: str = ""
 
 
 @dataclass(frozen=True)
@@ -113,20 +112,16 @@ class PrintedTable:
 
 @dataclass(frozen=True)
 class Plot:
-    """An interactive picture, made with Bokeh; its legend and selects belong to the page."""
+    """An interactive picture, made by the script of the page with BokehJS; its legend and selects are the page's."""
 
     name: str
     title: str
     caption: str
     alt: str
-    model: Any
-    """A Bokeh figure, without a legend; the script of the page gives it the colours of the page."""
-    legend: Sequence[Key] = ()
-    legend_title: str = "Classes"
-    explorer: Mapping[str, Any] = field(default_factory=dict)
+    explorer: Mapping[str, Any]
     """The data that the script of the page chooses from, as JSON: ``kind`` is that of a function in ``page.js``."""
     still: Figure | None = None
-    """The picture that is shown in its place in print, and where scripts do not run."""
+    """The picture that is shown in its place in print, and where scripts do not run; its legend serves both."""
 
 
 @dataclass(frozen=True)

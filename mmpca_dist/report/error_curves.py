@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,8 @@ from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Cell, Key
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures import palette
-from mmpca_dist.pictures.chart import Axis, Panel, key, words
+from mmpca_dist.pictures.chart import NARROW, Axis, Panel, key, words
 from mmpca_dist.pictures.frame import Figure, PagePart, Plot
-from mmpca_dist.pictures.frame import Key as Entry
-from mmpca_dist.report.explorer import bk, blank, tools
 from mmpca_dist.results.answer import guess, label, named, recommended
 from mmpca_dist.results.forms import written
 
@@ -41,10 +39,6 @@ class Style:
     mark: str = "circle"
     dash: str = ""
     width: float = 1.4
-
-    def key(self, name: str, renderers: str = "") -> Entry:
-        """Return the entry of a legend."""
-        return key(name, self.colour, self.mark, self.dash, renderers=renderers)
 
 
 def styles(evaluation: Evaluation) -> dict[str, Style]:
@@ -69,58 +63,38 @@ def drawn_sizes(evaluation: Evaluation, classifier: str) -> list[int]:
 
 def errors_part(evaluation: Evaluation) -> PagePart:
     """Return the part of the page with the curves of all methods, under one classifier at a time."""
-    still, drawn = error_curves(evaluation), styles(evaluation)
-    sizes = evaluation.n_components
-    curves = [[_curve(evaluation, method, name) for method in drawn] for name in evaluation.classifiers]
-    positions = axis_positions(sizes)
-    hover = bk.HoverTool(
-        tooltips=[
-            ("method", "@method"), ("components", "@size"), ("test error", "@mean{0.00}%"),
-            ("standard error", "@error{0.00}"),
-        ]
-    )  # fmt: skip
-    plot = blank(400, tools=tools(hover), x_axis_label="components", y_axis_label="test error (%)")
-    plot.y_range = bk.DataRange1d(only_visible=True)
-    plot.xaxis.ticker = bk.FixedTicker(ticks=positions.tolist())
-    plot.xaxis.major_label_overrides = dict(zip(positions.tolist(), map(str, sizes), strict=True))
-    hover.renderers, keys, colours = [], [], {}
-    for i, (method, style) in enumerate(drawn.items()):
-        at = positions + shifts(positions, len(drawn))[i]
-        fixed = {"x": at.tolist(), "size": [str(size) for size in sizes], "method": [title_of(method)] * len(sizes)}
-        source = bk.ColumnDataSource({**fixed, **curves[0][i], "fill": ["#888888"] * len(sizes)}, name=f"curve-{i}")
-        keys.append(style.key(title_of(method), f"method-{i}"))
-        colours[f"method-{i}"] = style.colour
-        hover.renderers.append(_draw(plot, source, f"method-{i}", style))
-    start = list(evaluation.classifiers).index(lowest(list(evaluation.cells.values())).classifier)
+    still, drawn, names = error_curves(evaluation), styles(evaluation), list(evaluation.classifiers)
+    sizes, positions, use = evaluation.n_components, axis_positions(evaluation.n_components), recommended(evaluation)
+    at = positions + shifts(positions, len(drawn))[:, None]
     explorer = {
         "kind": "curves",
         "classifiers": list(evaluation.classifiers.values()),
-        "start": start,
-        "curves": curves,
-        "colours": colours,
+        "start": names.index((use or lowest(list(evaluation.cells.values()))).classifier),
+        "sizes": [str(size) for size in sizes],
+        "positions": positions.tolist(),
+        "methods": [
+            {"name": title_of(method), "x": each.tolist(), **asdict(style)}
+            for each, (method, style) in zip(at, drawn.items(), strict=True)
+        ],
+        "curves": [
+            [_curve([evaluation.cells[method, size, name] for size in sizes]) for method in drawn] for name in names
+        ],
+        "ring": use and [names.index(use.classifier), [*drawn].index(use.method), sizes.index(use.n_components)],
     }
     caption = f"{curves_caption(evaluation)} Untick methods to hide them, or press None and tick those you want."
-    live = Plot("errors", still.title, caption, still.alt, plot, keys, "Methods", explorer, still)
+    caption += " The ring is what the answer says to use." * (use is not None)
+    live = Plot("errors", still.title, caption, still.alt, explorer, still)
     return PagePart(still.name, still.title, plots=[live])
 
 
-def _curve(evaluation: Evaluation, method: str, classifier: str) -> dict[str, list[Any]]:
-    """Return what is drawn of a method under a classifier, for each number of components."""
-    cells = [evaluation.cells[method, size, classifier] for size in evaluation.n_components]
+def _curve(cells: Sequence[Cell]) -> dict[str, list[Any]]:
+    """Return means of cells, a standard error, its ends, and whether components are as many as asked for."""
     means = np.array([cell.summary.mean for cell in cells])
     errors = np.nan_to_num([cell.summary.corrected_standard_error for cell in cells])
     return {
         "mean": means.tolist(), "error": errors.tolist(), "low": (means - errors).tolist(),
         "high": (means + errors).tolist(), "full": [cell.used == cell.n_components for cell in cells],
     }  # fmt: skip
-
-
-def _draw(plot: Any, source: Any, name: str, style: Style) -> Any:
-    """Draw the curve of a method, with bars of one standard error, and return its points."""
-    look = {"source": source, "name": name}
-    plot.line("x", "mean", line_width=style.width, line_dash=style.dash or "solid", **look)
-    plot.segment("x", "low", "x", "high", **look)
-    return plot.scatter("x", "mean", size=MARKER_SIZE, marker=style.mark or "dash", fill_color="fill", **look)
 
 
 def error_curves(evaluation: Evaluation) -> Figure:
@@ -147,7 +121,10 @@ def error_curves(evaluation: Evaluation) -> Figure:
         "to panel."
     )
     caption += " The ring is what the answer says to use." * (use is not None)
-    keys = [style.key(title_of(method)) for method, style in drawn.items()]
+    keys = [
+        key(title_of(method), style.colour, style.mark, style.dash, renderers=f"method-{i}")
+        for i, (method, style) in enumerate(drawn.items())
+    ]
     return Figure("errors-by-components", title, caption, panels, keys, _curves_in_words(evaluation))
 
 
@@ -191,11 +168,9 @@ def size_axis(axis: Axis, sizes: Sequence[int], positions: NDArray[np.float64]) 
 
 def draw_line(panel: Panel, at: NDArray[np.float64], cells: Sequence[Cell], style: Style) -> None:
     """Draw the means of cells with bars of one standard error, hollow where components are fewer than asked for."""
-    means = np.array([cell.summary.mean for cell in cells])
-    errors = np.nan_to_num([cell.summary.corrected_standard_error for cell in cells])
-    full = np.array([cell.used == cell.n_components for cell in cells], bool)
+    means, _, low, high, full = map(np.array, _curve(cells).values())
     panel.line(at, means, style.colour, style.width, style.dash)
-    panel.whiskers(at, means - errors, means + errors, style.colour)
+    panel.whiskers(at, low, high, style.colour)
     for chosen, hollow in ((full, False), (~full, True)):
         if style.mark and chosen.any():
             panel.points(at[chosen], means[chosen], style.colour, style.mark, MARKER_SIZE - 1, hollow)
@@ -219,8 +194,8 @@ def split_errors(evaluation: Evaluation) -> list[Figure]:
     panels, seen, title = [], [], title_of(use.method)
     for other in others:
         outcome, of_other = _test_words(evaluation, use, other), f"{title_of(other.method)} ({other.used})"
-        across, up = f"{words(of_other)}: error (%)", f"{words(title)}: error (%)"
-        panel = Panel(f"against {words(of_other, 30)}", across, up, notes=[(outcome, "ink")], square=True)
+        up, notes = f"{words(title)}: error (%)", [(outcome, "ink")]
+        panel = Panel(words(of_other, 28), "its error (%)", up, width=NARROW, notes=notes, square=True)
         panel.x.most = panel.y.most = 4
         panel.line(ends, ends, "faint", 1)
         spots, counts = np.unique(points[other.key], axis=0, return_counts=True)

@@ -9,13 +9,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from bokeh import models
-from bokeh.plotting import figure
 from numpy.typing import NDArray
 
-from mmpca_dist.pictures.chart import key
 from mmpca_dist.pictures.frame import Field, Figure, Heading, PagePart, Plot, PrintedTable
-from mmpca_dist.pictures.palette import SHADES, place_look, ramp
+from mmpca_dist.pictures.palette import SHADES, ramp
 from mmpca_dist.report.sections.projections import (
     MAX_KEYS,
     MAX_LETTERS,
@@ -28,8 +25,6 @@ from mmpca_dist.report.sections.projections import (
 )  # fmt: skip
 from mmpca_dist.results.figures import Figures, note_of_first, note_of_models
 
-bk: Any = models
-"""Its annotations tell what models hold, not what they take."""
 MAX_NUMBERS = 160_000
 """Coordinates in a page, of all methods and components together: half a megabyte."""
 MAX_COMPONENTS, BARS = 16, 15
@@ -62,22 +57,6 @@ def packed(values: NDArray[np.float64]) -> dict[str, Any]:
     return {"low": low, "high": high, "steps": base64.b64encode(steps.tobytes()).decode("ascii")}
 
 
-def tools(hover: Any, *selecting: Any) -> list[Any]:
-    """Return the tools of a plot; the wheel zooms only once its button is pressed, so that pages scroll over plots."""
-    return [bk.PanTool(), bk.BoxZoomTool(), bk.WheelZoomTool(), *selecting, bk.ResetTool(), bk.SaveTool(), hover]
-
-
-def blank(height: int, **options: Any) -> Any:
-    """Return a Bokeh figure as wide as the page, without background: the page has one."""
-    options = {"toolbar_location": "above", "active_scroll": None, **options}
-    plot = figure(sizing_mode="stretch_width", height=height, min_width=260, **options)
-    plot.toolbar.logo = None
-    for axis in plot.axis:
-        axis.axis_label_text_font_style = "normal"
-    plot.background_fill_color = plot.border_fill_color = plot.outline_line_color = None
-    return plot
-
-
 def points_part(
     methods: Sequence[Figures], sample: ProjectedSample | None, dataset: Mapping[str, Any], still: Figure | None
 ) -> PagePart:
@@ -91,18 +70,21 @@ def points_part(
     outcome = "class" if keys else dataset["targets"][0]
     groups = [{"name": outcome, "labels": [one.label for one in keys], "ranks": ranks.tolist() if keys else []}]
     groups += [_groups_of(name, values) for name, values in sample.columns.items()]
-    places = min(max([1, *(len(group["labels"]) for group in groups)]), MAX_KEYS)
+    outcomes = [str(dataset["classes"][code])[:MAX_LETTERS] for code in sample.codes] if keys else None
+    outcomes = outcomes or [f"{value:.6g}" for value in sample.values] or list(map(str, sample.codes))
+    beside = {f"beside{i}": list(values) for i, values in enumerate(sample.columns.values())}
     explorer = {
         "kind": "points",
         "methods": [_explored(method, sample.rows[method.name], count, dataset) for method in shown],
         "start": [method.name for method in shown].index(best),
         "strips": packed(strips(ranks, len(keys))) if keys else None,
+        "rows": {"row": list(sample.numbers or range(len(sample.codes))), "outcome": outcomes, **beside},
+        "shades": [] if keys else [ramp(code / (SHADES - 1)) for code in sample.codes],
         "groups": groups,
         "columns": list(sample.columns),
         "images": sample.images,
         "searches": len(dataset["classes"]) > MAX_KEYS and bool(keys),
         "arrows": dataset["image_shape"] is None,
-        "colours": {f"group-{i}": place_look(i)[0] for i in range(places)} | {"others": "faint", "arrow": "faint"},
     }
     targets = dataset.get("targets")
     colour = f"from blue where {targets[0]} is low to orange" if targets else "coloured by its class"
@@ -111,19 +93,13 @@ def points_part(
         "mark rows, which stay marked under other methods. Arrows (biplot) show the features with the largest loadings."
     )
     caption += f" {seen}" + note_of_models(shown, "these are coordinates of the first class's model")
-    beside = f", and its values of {', '.join(sample.columns)}" if sample.columns else ""
-    beside += ", and its image" if sample.images else ""
-    caption += f" The page holds of each of these rows its number, its outcome and its coordinates{beside}."
+    more = f", and its values of {', '.join(sample.columns)}" if sample.columns else ""
+    more += ", and its image" if sample.images else ""
+    caption += f" The page holds of each of these rows its number, its outcome and its coordinates{more}."
     if sample.left_out:
         caption += f" It does not hold {', '.join(sample.left_out)}; report.columns says which columns it does."
-    entries = [
-        key(one.label, one.colour, one.mark, renderers=f"group-{i}" if i < MAX_KEYS else "others")
-        for i, one in enumerate(keys)
-    ]
-    plot = Plot(
-        "points", "The rows along two components", caption, f"A scatter plot of {sample.note}. {seen}",
-        _points(sample, dataset, bool(keys), places), entries, explorer=explorer, still=still,
-    )  # fmt: skip
+    alt = f"A scatter plot of {sample.note}. {seen}"
+    plot = Plot("points", "The rows along two components", caption, alt, explorer, still)
     return PagePart("projection", "The rows along the components", plots=[plot])
 
 
@@ -144,48 +120,6 @@ def _groups_of(name: str, values: Sequence[str]) -> dict[str, Any]:
     if more := len(counts) - len(labels):
         labels.append(f"{more:,} others")
     return {"name": name, "labels": labels, "ranks": [places.get(value, MAX_KEYS) for value in values]}
-
-
-def _points(sample: ProjectedSample, dataset: Mapping[str, Any], has_classes: bool, places: int) -> Any:
-    m, names = len(sample.codes), dataset["classes"]
-    data: dict[str, Any] = {"x": np.zeros(m, "<f4"), "y": np.zeros(m, "<f4"), "row": list(sample.numbers or range(m))}
-    if has_classes:
-        data["outcome"] = [str(names[code])[:MAX_LETTERS] for code in sample.codes]
-    else:
-        data["outcome"] = [f"{value:.6g}" for value in sample.values] or [str(code) for code in sample.codes]
-        data["colour"] = [ramp(code / (SHADES - 1)) for code in sample.codes]
-    tips = [("row", "@row"), (dataset["targets"][0] if "targets" in dataset else "class", "@outcome")]
-    for i, (name, values) in enumerate(sample.columns.items()):
-        data[f"beside{i}"] = list(values)
-        tips.append((name, f"@beside{i}"))
-    tips += [("x", "@x{0.000}"), ("y", "@y{0.000}")]
-    source = bk.ColumnDataSource(data, name="rows")
-    hover, box = bk.HoverTool(tooltips=tips, point_policy="snap_to_data", attachment="horizontal"), bk.BoxSelectTool()
-    plot = blank(430, tools=tools(hover, box, bk.LassoSelectTool()), x_range=bk.Range1d(), y_range=bk.Range1d(),
-                 x_axis_label="component 1", y_axis_label="component 2")  # fmt: skip
-    plot.yaxis.name = "numbers"
-    plot.add_layout(bk.LinearAxis(name="strips", ticker=bk.FixedTicker(ticks=[]), visible=False), "left")
-    look = {"source": source, "size": 6 if m > 500 else 8, "fill_alpha": 0.75, "line_color": None,
-            "nonselection_fill_alpha": 0.08}  # fmt: skip
-    # The script of the page gives each group its rows.
-    looks = [("others", "circle"), *((f"group-{i}", place_look(i)[1]) for i in range(places))]
-    drawn = [
-        plot.scatter("x", "y", name=name, marker=mark, view=bk.CDSView(filter=bk.IndexFilter([])), **look)
-        for name, mark in looks
-    ]
-    if not has_classes:
-        drawn.append(plot.scatter("x", "y", name="shaded", color="colour", **look))
-    hover.renderers = drawn
-    for name in ("arrows", "means"):
-        marks = bk.ColumnDataSource({"x": [], "y": [], "x0": [], "y0": [], "name": []}, name=name)
-        weight = "normal" if name == "arrows" else "bold"
-        if name == "arrows":
-            plot.segment("x0", "y0", "x", "y", source=marks, line_width=1.5, name="arrow")
-            plot.scatter("x", "y", source=marks, size=5, name="arrow")
-        weight = "normal" if name == "arrows" else "bold"
-        plot.text("x", "y", "name", source=marks, text_font_size="12px", x_offset=4, y_offset=-3, name="words",
-                  padding=2, background_fill_alpha=0.75, text_font_style=weight)  # fmt: skip
-    return plot
 
 
 def _explored(method: Figures, rows: NDArray, most: int, dataset: Mapping[str, Any]) -> dict[str, Any]:
@@ -224,11 +158,6 @@ def loadings_part(methods: Sequence[Figures], dataset: Mapping[str, Any], first:
     if not shown:
         return []
     bars = min(BARS, methods[0].components.shape[1])
-    names = [str(i) for i in range(bars)]  # until the script of the page has names: ranges must not be empty
-    source = bk.ColumnDataSource({"name": names, "value": [1.0] * bars, "colour": ["#888888"] * bars}, name="bars")
-    hover = bk.HoverTool(tooltips=[("feature", "@name"), ("weight", "@value{0.0000}")])
-    plot = blank(90 + 22 * bars, tools=tools(hover), y_range=bk.FactorRange(factors=names), x_axis_label="weight")
-    plot.hbar(y="name", left=0, right="value", height=0.7, source=source, fill_color="colour", line_color=None)
     explorer = {
         "kind": "loadings",
         "start": next((i for i, method in enumerate(shown) if method.label == first), 0),
@@ -239,9 +168,7 @@ def loadings_part(methods: Sequence[Figures], dataset: Mapping[str, Any], first:
     rows = [row for method in shown for row in _listed(method, dataset)]
     table = PrintedTable(columns, rows, "The largest weights", f"of the first {LISTED} components", opens=False)
     alt = "Bars of the largest weights of a component. The table below lists those of the first components."
-    one = Plot(
-        "weights", "The weights of a component", ABOUT_LOADINGS + note_of_first(shown), alt, plot, explorer=explorer
-    )
+    one = Plot("weights", "The weights of a component", ABOUT_LOADINGS + note_of_first(shown), alt, explorer)
     return [PagePart("loadings", "What the components are made of", plots=[one], tables=[table])]
 
 

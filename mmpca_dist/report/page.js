@@ -8,6 +8,7 @@
     return element;
   };
   const button = (words, act) => make("button", { type: "button", textContent: words, onclick: act });
+  const named = (element, title) => Object.assign(element, { title, ariaLabel: title });
   const words = (element) => element.textContent.replace(/\s+/g, " ").trim();
 
   // Tables: sort by a column, download as CSV.
@@ -76,36 +77,32 @@
   }
 
   // Plots.
+  const { MARKS, COLOURED, NONE, look_of, documented, figures } = plots;
   const numbers = ({ low, high, steps }) => {
     const packed = new Uint16Array(Uint8Array.from(atob(steps), (c) => c.charCodeAt(0)).buffer);
     return Float64Array.from(packed, (step) => (step === 65535 ? NaN : low + (high - low) * (step / 65534)));
   };
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-  // Plots have the colours of the page; those of renderers are named by the explorer.
-  const paint = (plot, names) => {
-    const [ink, faint, line, paper] = ["ink", "faint", "line", "paper"].map(css);
+  // Plots have the colours of the page; renderers have theirs as tags.
+  const paint = (plot) => {
+    const [ink, faint, line, paper] = ["ink", "faint", "line", "paper"].map(css), value = (colour) => ({ value: colour });
     for (const axis of [...plot.below, ...plot.left]) {
       axis.setv({ axis_label_text_color: ink, major_label_text_color: ink, axis_line_color: faint, major_tick_line_color: faint, minor_tick_line_color: null });
     }
     for (const grid of plot.center) if ("grid_line_color" in grid) grid.grid_line_color = line;
     for (const each of plot.renderers) {
-      const colour = names[each.name] ? css(names[each.name]) : null;
-      if (each.name === "words") each.glyph.setv({ text_color: { value: ink }, background_fill_color: { value: paper } });
-      for (const glyph of colour ? [each.glyph, each.selection_glyph, each.nonselection_glyph] : []) {
-        for (const kind of ["fill_color", "line_color"]) {
-          if (glyph?.[kind]?.value != null || (kind === "fill_color" && glyph?.[kind] && !glyph[kind].field)) glyph[kind] = { value: colour };
-        }
-      }
+      const colour = each.tags.length ? css(each.tags[0]) : null;
+      if (each.name === "words") each.glyph.setv({ text_color: value(ink), background_fill_color: value(paper), border_line_color: value(line) });
+      for (const kind of colour ? ["fill_color", "line_color"] : []) if (each.glyph[kind]?.value != null) each.glyph[kind] = value(colour);
     }
   };
-  const MARKS = ["circle", "triangle", "square", "diamond"];
-  const mark = (place) => {  // as `swatch` in chart.py
+  const mark = ([colour, shape]) => {  // as `swatch` in chart.py
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg"), path = document.createElementNS(svg.namespaceURI, "path");
     const shapes = { circle: "M7 6a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z", triangle: "M11 1.4l4.4 8h-8.8z", square: "M7.4 2.4h7.2v7.2h-7.2z", diamond: "M11 1l5 5l-5 5l-5-5z" };
     svg.setAttribute("viewBox", "0 0 22 12");
-    path.setAttribute("d", shapes[MARKS[Math.floor(place / 7) % 4]]);
+    path.setAttribute("d", shapes[shape] ?? shapes.circle);
     path.setAttribute("fill", "currentColor");
-    path.setAttribute("class", place < 20 ? `c${place % 7}` : "faint");
+    path.setAttribute("class", colour);
     svg.append(path);
     return svg;
   };
@@ -127,8 +124,6 @@
     }
   };
 
-  const record = (data) => (data instanceof Map ? Object.fromEntries(data) : data);
-
   const kinds = {
     points(plot, doc, data, controls, status, block) {
       const [rows, arrows, means] = ["rows", "arrows", "means"].map((name) => doc.get_model_by_name(name));
@@ -140,34 +135,36 @@
       const x = select("Across", [], choose), y = select("Up", [], choose);
       const biplot = make("input", { type: "checkbox", checked: data.arrows, onchange: () => draw() });
       const colour = select("Colour", data.groups.map((each, i) => [i, each.name]), () => { search.value = ""; regroup(data.groups[colour.chosen.value]); });
-      const outcome = (row) => record(rows.data).outcome[row];
-      const outcomes = [...new Set(record(rows.data).outcome)];
+      const outcome = (row) => data.rows.outcome[row];
+      const outcomes = [...new Set(data.rows.outcome)];
       const names = make("datalist", { id: "all-classes" }, ...(data.searches ? outcomes : []).map((value) => make("option", { value })));
       const search = make("input", { type: "search", placeholder: "a class alone", oninput: () => {
         const found = outcomes.includes(search.value);
-        const ranks = [...strips.keys()].map((row) => (outcome(row) === search.value ? 0 : 20));
-        if (found) regroup({ name: "Classes", labels: [search.value, "others"], ranks, rank: (i) => 20 * i });
+        const ranks = [...strips.keys()].map((row) => (outcome(row) === search.value ? 0 : COLOURED));
+        if (found) regroup({ name: "Classes", labels: [search.value, "others"], ranks, rank: (i) => COLOURED * i });
         else if (!search.value) regroup(data.groups[colour.chosen.value]);
       } });
       search.setAttribute("list", "all-classes");
       search.setAttribute("aria-label", "Show a class alone");
-      const place = (rank) => (rank < 20 ? `group-${rank}` : "others");
+      const place = (rank) => (rank < COLOURED ? `group-${rank}` : "others");
       const ranked = (i) => (group.rank ? group.rank(i) : i);  // of a label
+      const colours = () => {
+        const known = Array.from({ length: COLOURED + 1 }, (_, rank) => css(look_of(rank)[0]));
+        return group.labels.length ? group.ranks.map((rank) => known[Math.min(rank, COLOURED)]) : data.shades;
+      };
+      // Rows of a mark are drawn together, without those of groups that are hidden.
+      const show = () => {
+        const off = hidden(), members = Object.fromEntries([...MARKS, "others"].map((name) => [name, []]));
+        for (const row of data.rows.row.keys()) if (!off.has(place(group.ranks[row] ?? 0))) members[look_of(group.ranks[row] ?? 0)[1]].push(row);
+        for (const each of plot.renderers) if (members[each.name]) each.view.filter.indices = members[each.name];
+      };
       const regroup = (chosen) => {
         group = chosen;
-        const members = new Map();
-        group.ranks.forEach((rank, row) => (members.get(place(rank)) ?? members.set(place(rank), []).get(place(rank))).push(row));
-        for (const each of plot.renderers) {
-          if (each.name === "shaded") each.visible = !group.labels.length;
-          if (!/^(group-|others)/.test(each.name ?? "")) continue;
-          each.view.filter.indices = members.get(each.name) ?? [];
-          each.visible = true;
-        }
         for (const old of all("label", legend)) old.remove();
         group.labels.forEach((label, i) => {
-          const box = make("input", { type: "checkbox", checked: true, onchange: () => { show(); draw(); } });
+          const box = make("input", { type: "checkbox", checked: true, onchange: draw });
           box.dataset.renderers = place(ranked(i));
-          legend.insertBefore(make("label", {}, box, mark(ranked(i)), make("bdi", { textContent: label })), legend.querySelector("button"));
+          legend.insertBefore(make("label", {}, box, mark(look_of(ranked(i))), make("bdi", { textContent: label })), legend.querySelector("button"));
         });
         legend.querySelector("legend").textContent = strips && group === data.groups[0] ? "Classes" : group.name;
         legend.hidden = !group.labels.length;
@@ -179,9 +176,6 @@
         y.fill(strips ? [...options, ["class", "class"]] : options, wanted[1]);
         if (options.length === 1 && strips) y.chosen.value = "class";
       };
-      const show = () => {
-        for (const box of all("input", legend)) for (const each of plot.renderers) if (each.name === box.dataset.renderers) each.visible = box.checked;
-      };
       const range = (of, low, high) => {
         const margin = 0.04 * (high - low) || 1;
         of.setv({ start: low - margin, end: high + margin, reset_start: low - margin, reset_end: high + margin });
@@ -191,7 +185,8 @@
         const by_class = j === "class", across = numbers(one.coordinates[i]);
         const up = by_class ? strips : numbers(one.coordinates[j]);
         const [low, high] = by_class ? [-0.5, classes.length - 0.5] : one.ranges[j];
-        rows.data = { ...record(rows.data), x: across, y: up };
+        rows.data = { ...data.rows, x: across, y: up, colour: colours() };
+        show();
         range(plot.x_range, ...one.ranges[i]);
         range(plot.y_range, low, high);
         plot.below[0].axis_label = `${one.label}: component ${Number(i) + 1}`;
@@ -201,14 +196,13 @@
         means.data = by_class || group.labels.length < 2 ? NONE : middles(across, up, one.ranges[i], [low, high]);
         tell();
       };
-      const NONE = { x: [], y: [], x0: [], y0: [], name: [] };
       const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
       const hidden = () => new Set(all("input:not(:checked)", legend).map((box) => box.dataset.renderers));
       // Labels at the means of groups, those that would cover an earlier one left out.
       const middles = (across, up, [left, right], [low, high]) => {
         const off = hidden(), found = [];
         group.labels.forEach((label, i) => {
-          const members = off.has(place(ranked(i))) || ranked(i) >= 20 ? [] : [...group.ranks.keys()].filter((row) => group.ranks[row] === ranked(i) && Number.isFinite(across[row] + up[row]));
+          const members = off.has(place(ranked(i))) || ranked(i) >= COLOURED ? [] : [...group.ranks.keys()].filter((row) => group.ranks[row] === ranked(i) && Number.isFinite(across[row] + up[row]));
           if (!members.length) return;
           const at = { x: mean(members.map((row) => across[row])), y: mean(members.map((row) => up[row])), name: label.slice(0, 14) };
           const wide = 0.012 * (right - left);
@@ -232,12 +226,12 @@
         const named = order.reduce((kept, f) => (kept.some((other) => covers(end(other), f)) ? kept : [...kept, f]), []);
         return {
           x: order.map((f) => end(f)[0]), y: order.map((f) => end(f)[1]), x0: order.map(() => x0), y0: order.map(() => y0),
-          name: order.map((f) => (named.includes(f) ? one.features[f] : "")),
+          name: order.map((f) => (named.includes(f) ? one.features[f] : null)),
         };
       };
       const tell = () => {
         const chosen = rows.selected.indices;
-        const { x: across, y: up } = record(rows.data);
+        const { x: across, y: up } = rows.data;
         const [h, v] = [plot.x_range, plot.y_range];
         const outside = [...across].filter((a, i) => a < h.reset_start || a > h.reset_end || up[i] < v.reset_start || up[i] > v.reset_end);
         const counts = new Map();
@@ -248,7 +242,7 @@
         save.hidden = !chosen.length;
       };
       const save = button("Download marked rows", () => {
-        const at = record(rows.data), up = doc.get_model_by_name("numbers").axis_label;  // none where lines are classes
+        const at = rows.data, up = doc.get_model_by_name("numbers").axis_label;  // none where lines are classes
         const names = ["row", "outcome", ...data.columns.map((_, i) => `beside${i}`), "x", ...(up ? ["y"] : [])];
         const heads = ["row", "outcome", ...data.columns, plot.below[0].axis_label, ...(up ? [up] : [])];
         const lines = rows.selected.indices.map((row) => names.map((name) => quoted(String(at[name][row]))).join(","));
@@ -257,7 +251,7 @@
       // Images of the row that is pointed at, or of those that are marked.
       const SIDE = 48, MOST = 24;
       const thumb = (row) => {
-        const { source, columns, lines, tall } = data.images, image = make("i", { className: "thumb", title: `row ${record(rows.data).row[row]}: ${outcome(row)}` });
+        const { source, columns, lines, tall } = data.images, image = make("i", { className: "thumb", title: `row ${data.rows.row[row]}: ${outcome(row)}` });
         const [wide, high] = tall > 1 ? [SIDE / tall, SIDE] : [SIDE, SIDE * tall];
         Object.assign(image.style, {
           width: `${wide}px`, height: `${high}px`, backgroundImage: `url(${source})`, backgroundSize: `${columns * wide}px ${lines * high}px`,
@@ -279,7 +273,7 @@
       rows.selected.properties.indices.change.connect(tell);
       controls.append(
         method.element, x.element, y.element, ...(data.groups.length > 1 ? [colour.element] : []), ...(data.searches ? [search, names] : []),
-        make("label", {}, biplot, " Biplot"), button("Zoom in", () => zoom(plot, 0.7)), button("Zoom out", () => zoom(plot, 1 / 0.7)),
+        make("label", {}, biplot, " Biplot"), named(button("+", () => zoom(plot, 0.7)), "Zoom in"), named(button("\u2212", () => zoom(plot, 1 / 0.7)), "Zoom out"),
         button("Reset", () => { rows.selected.indices = []; draw(); }), save,
       );
       doc.get_model_by_name("strips").major_label_overrides = new Map(classes.map((label, i) => [classes.length - 1 - i, label.slice(0, 14)]));
@@ -287,6 +281,7 @@
       method.chosen.value = data.start;
       fill();
       regroup(group);
+      return () => { rows.data = { ...rows.data, colour: colours() }; };
     },
     loadings(plot, doc, data, controls) {
       const bars = doc.get_model_by_name("bars");
@@ -307,10 +302,15 @@
       return draw;
     },
     curves(plot, doc, data, controls) {
-      const draw = () => data.curves[classifier.chosen.value].forEach((curve, i) => {
-        const source = doc.get_model_by_name(`curve-${i}`), own = css(data.colours[`method-${i}`]);
-        source.data = { ...record(source.data), ...curve, fill: curve.full.map((full) => (full ? own : css("paper"))) };
-      });
+      const draw = () => {
+        const drawn = data.curves[classifier.chosen.value], [of, i, j] = data.ring ?? [];
+        drawn.forEach((curve, i) => {
+          const source = doc.get_model_by_name(`curve-${i}`), own = css(data.methods[i].colour);
+          source.data = { ...source.data, ...curve, fill: curve.full.map((full) => (full ? own : css("paper"))) };
+        });
+        const ringed = of === Number(classifier.chosen.value);
+        if (data.ring) doc.get_model_by_name("ring").data = ringed ? { x: [data.methods[i].x[j]], y: [drawn[i].mean[j]], colour: [css("ring")] } : { x: [], y: [], colour: [] };
+      };
       const classifier = select("Classifier", data.classifiers.map((name, i) => [i, name]), draw);
       controls.append(classifier.element);
       classifier.chosen.value = data.start;
@@ -321,9 +321,9 @@
 
   if (window.Bokeh) Bokeh.set_log_level("warn");
   for (const script of all("script[data-plot]")) {
-    const { item, explorer } = JSON.parse(script.textContent);
+    const explorer = JSON.parse(script.textContent), root = figures[explorer.kind](explorer);
     const block = script.closest(".plot"), legend = block.querySelector(".legend");
-    Bokeh.embed.embed_item(item).then((views) => {
+    Bokeh.embed.embed_item({ target_id: block.querySelector(".canvas").id, root_id: root.id, doc: documented(root) }).then((views) => {
       const plot = [...views][0].model, doc = plot.document, boxes = () => all("input[data-renderers]", legend);
       const filter = () => {
         for (const box of boxes()) for (const each of plot.renderers) if (each.name === box.dataset.renderers) each.visible = box.checked;
@@ -332,8 +332,8 @@
       for (const box of boxes()) box.onchange = filter;
       legend.append(button("All", every(true)), button("None", every(false)));
       const [controls, status] = [".controls", ".status"].map((name) => block.querySelector(name));
-      const again = kinds[explorer.kind]?.(plot, doc, explorer, controls, status, block);
-      const dress = () => { paint(plot, explorer.colours ?? {}); again?.(); };
+      const again = kinds[explorer.kind](plot, doc, explorer, controls, status, block);
+      const dress = () => { paint(plot); again(); };
       matchMedia("(prefers-color-scheme: dark)").addEventListener("change", dress);
       dress();
       block.dataset.ready = "yes";

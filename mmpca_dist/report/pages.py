@@ -12,8 +12,6 @@ from importlib.resources import files
 from typing import Any
 
 import jinja2
-from bokeh.core.types import ID
-from bokeh.embed import json_item
 from markupsafe import Markup
 
 from mmpca_dist.jobs.records import ReportRecord
@@ -91,31 +89,16 @@ def _facts(dataset: Mapping[str, Any], others: Mapping[str, int]) -> list[tuple[
 @cache
 def _script(name: str) -> dict[str, str]:
     """Return the script of pages, or BokehJS without its widgets, and the digest by which their policy admits it."""
-    path = files("bokeh") / "server/static/js/bokeh.min.js" if name == "bokeh" else files(__package__) / f"{name}.js"
-    text = path.read_text("utf-8")
+    own = [files(__package__) / f"{part}.js" for part in ("plots", "page")]
+    paths = [files("bokeh") / "server/static/js/bokeh.min.js"] if name == "bokeh" else own
+    text = "".join(path.read_text("utf-8") for path in paths)
     return {"text": text, "digest": base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}
 
 
 def _payload(plot: Plot) -> str:
-    """Return a plot as JSON within a script element, which no text in it can end."""
-    item = _renumbered(json_item(plot.model, ID(f"plot-{plot.name}")), plot.name, {})
-    content = {"item": item, "explorer": plot.explorer}
-    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    """Return what a plot is made of as JSON within a script element, which no text in it can end."""
+    text = json.dumps(plot.explorer, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _renumbered(value: Any, name: str, known: dict[str, str]) -> Any:
-    """Return what Bokeh embeds with identifiers that depend on this plot alone, and not on plots made before it."""
-    if isinstance(value, list):
-        return [_renumbered(each, name, known) for each in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        key: known.setdefault(each, f"{name}-{len(known)}")
-        if key in ("id", "root_id")
-        else _renumbered(each, name, known)
-        for key, each in value.items()
-    }
 
 
 def write_page(folder: str, html: str, figures: Sequence[Figure], config: str) -> ReportRecord:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import plural
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Key
 from mmpca_dist.methods.base.registry import title_of
-from mmpca_dist.pictures.chart import Axis, Panel, key, percent, words
+from mmpca_dist.pictures.chart import NARROW, Axis, Panel, key, percent, words
 from mmpca_dist.pictures.frame import Figure
 from mmpca_dist.report.error_curves import drawn_sizes
 from mmpca_dist.results.answer import label
@@ -50,7 +49,9 @@ def _picture(
     top = 1.06 * min(highest, TALLEST * float(grey.max()))
     panels = []
     for method, margins in after.items():
-        panel = Panel(words(title_of(method)), "signed distance", "share of rows", 180)
+        used = dict.fromkeys(evaluation.cells[method, one.n_components, classifier].used for one in margins)
+        title = f"{words(title_of(method))} ({', '.join(map(str, used))})"
+        panel = Panel(title, "signed distance", "share of rows", 150, NARROW)
         panel.y = Axis(0, format=percent, most=4)
         own = edges
         if method in own_units:
@@ -66,7 +67,9 @@ def _picture(
             panel.rule(colour, x=one.median, dash="dashed")
         panels.append(panel.drawn())
     entries = [key("original columns", "before")]
-    entries += [key(plural(size, "component"), AFTER[i], dash="") for i, size in enumerate(sizes)]
+    entries += [
+        key(f"projected{f', K = {size}' * (len(sizes) > 1)}", AFTER[i], dash="") for i, size in enumerate(sizes)
+    ]
     title = f"Margins: {label(evaluation, classifier)}"
     caption = _caption(evaluation, list(after), sizes)
     medians = ", ".join(
@@ -96,14 +99,14 @@ def _caption(evaluation: Evaluation, methods: list[str], sizes: list[int]) -> st
         f"Signed distances of {evaluation.margin_rows} to the hyperplane of the classifier, of all splits together: "
         "left of zero, rows are misclassified. "
         f"Grey: in the original columns{', standardised' * evaluation.standardized}. "
-        "Outlines: after projection; dashed lines are the medians."
+        "Outlines: after projection; dashed lines are the medians; in brackets, the number of components."
         + (f" Shown with the number of components at which {reference} errs least." if chosen else "")
         + (f" Not shown, because their classifiers have no hyperplane: {', '.join(missing)}." if missing else "")
     )
     skewed = [title_of(method) for method in methods if method in evaluation.own_units]
     if skewed:
         caption += (
-            f" The components of {', '.join(skewed)} have units of their own: neither their distances nor their "
-            "Wasserstein-1 distances compare with the others."
+            f" The components of {', '.join(skewed)} have units of their own, so that there is no grey to "
+            "compare with: neither their distances nor their Wasserstein-1 distances compare with the others."
         )
     return caption + " What lies far out, and outlines much higher than the rest, are cut off."

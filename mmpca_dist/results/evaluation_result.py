@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mmpca_dist.errors import plural
+from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.published import agreement, has_margin_pca, sources_of
 from mmpca_dist.evaluation.results import Evaluation
-from mmpca_dist.evaluation.tables import cells_table
+from mmpca_dist.evaluation.tables import Cell, cells_table
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import finished
 from mmpca_dist.jobs.object_records import AGAIN, read_recorded
@@ -80,7 +81,7 @@ def evaluation_result(evaluation: Evaluation) -> EvaluationResult:
     verdict += more
     following = commands_by_purpose(evaluation.folder, commands)
     brief, cost_table = brief_table(evaluation), costs(evaluation)
-    parts = [PagePart("answer", "Answer", lead=answer, commands=following), _verdict(evaluation, verdict)]
+    parts = [PagePart("answer", "Answer", lead=answer, commands=following), _verdict(evaluation, use, verdict)]
     if evaluation.table.has_classes:
         parts.append(PagePart("class-errors", "Errors by class", [CLASS_WORDS], tables=[class_table(evaluation)]))
     parts.append(_errors(evaluation))
@@ -109,7 +110,7 @@ def evaluation_result(evaluation: Evaluation) -> EvaluationResult:
     )
 
 
-def _verdict(evaluation: Evaluation, lead: list[str]) -> PagePart:
+def _verdict(evaluation: Evaluation, use: Cell | None, lead: list[str]) -> PagePart:
     reference, tests = title_of(evaluation.reference), f"{plural(evaluation.n_tests, 'test')} against it"
     about = [
         f"{evaluation.splits[:1].upper()}{evaluation.splits[1:]}. Classifiers: "
@@ -119,7 +120,9 @@ def _verdict(evaluation: Evaluation, lead: list[str]) -> PagePart:
         f"after Holm's correction for {tests}{'' if evaluation.n_tests else ', as a single split permits none'}."
         + (" Likewise against all columns, with a correction for those tests." if evaluation.all_columns else ""),
     ]
-    return PagePart("verdict", "Verdict", about, tables=[standings(evaluation)], lead=lead)
+    if use is not None and use.key != lowest(evaluation.distinct).key:
+        lead = ["The answer is within one standard error of the lowest mean, which this is about.", *lead]
+    return PagePart("verdict", "How sure this is", about, tables=[standings(evaluation)], lead=lead)
 
 
 def _errors(evaluation: Evaluation) -> PagePart:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,11 +18,12 @@ from mmpca_dist.errors import DamageError
 from mmpca_dist.jobs.directory import versions
 from mmpca_dist.jobs.finished_runs import open_run
 from mmpca_dist.jobs.records import Results
+from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.chart import DASHES, WIDTH, Axis, Panel, key, percent, words
 from mmpca_dist.pictures.frame import Figure, Heading, Key, PagePart, PrintedTable
 from mmpca_dist.pictures.palette import method_look, place_look
 from mmpca_dist.report.pages import page
-from mmpca_dist.report.sections.projections import ProjectedSample, class_keys, projection_panel
+from mmpca_dist.report.sections.projections import ProjectedSample, class_keys, projection_panel, separation
 from mmpca_dist.results.forms import DASH
 from mmpca_dist.results.run_result import RunResult, SolvedRun, run_result
 from mmpca_dist.runs.compare_runs import Comparison
@@ -28,51 +32,68 @@ TURNED = (
     "The rows along the first two components, a panel for each run. Where the runs show the same rows, those of the "
     "other runs are turned and mirrored towards those of A: directions within a plane have no meaning of their own."
 )
-WIDE = 480
-"""Pixels of a panel of which two stand side by side."""
-HELD = (
-    "Methods that several runs have. The share of its total that the first components of a method hold together, a "
-    "line for each run."
-)
-ERRORS = (
-    "Mean test error in percent, a colour for each method; solid lines are run A, dashed ones B, dotted ones others."
-)
+PAIRED = 230
+"""Pixels of a panel of which four stand side by side, and two on a phone, so that those of two runs do."""
+MANY, NUMBER = 40, re.compile(r"[-+.,%\de]+")
+"""Rows of a table that is folded away; what stands to the right in its column."""
+HELD = "The share of its total that the first components of a method hold together, a line for each run."
+ERRORS = "Mean test error in percent, a colour for each method and a line for each run; level lines are of all columns."
 
 
 def compare_page(comparisons: Sequence[Comparison]) -> str:
     """Return what differs between runs, and their pictures over one another, as one HTML document."""
-    parts, named, differ = list[PagePart](), dict(comparisons[0].runs), dict[str, None]()
+    parts, lead, named, differ = list[PagePart](), list[str](), dict(comparisons[0].runs), dict[str, None]()
     for one in comparisons:
         (about, settings), (title, rows) = one.tables().items()
         differ |= dict.fromkeys(row["setting"] for row in settings)
-        drawn = _of_runs(one) if one.content == "run" else [_errors(one)]
-        found = [row for row in rows if row.get("components") != DASH]
+        told, drawn = _of_runs(one) if one.content == "run" else _errors(one)
+        lead += told
+        found = [{**row, "method": title_of(row["method"])} for row in rows if row.get("components") != DASH]
         parts += [
-            *([PagePart(f"{one.content}-settings", about, tables=[_table(about, settings)])] if settings else []),
             *(PagePart(figure.name, figure.title, figures=[figure]) for figure in drawn),
-            *([PagePart(f"{one.content}-results", title, one.notes, tables=[_table(title, found)])] if found else []),
+            *([PagePart(f"{one.content}-settings", about, tables=[_table(about, settings)])] if settings else []),
+            *([PagePart(f"{one.content}-results", title, tables=[_table(title, found, one.notes)])] if found else []),
         ]
-    runs = ", ".join(f"{letter} is {folder}" for letter, folder in named.items())
+    lead.append(", ".join(f"{letter} is {folder}" for letter, folder in named.items()) + ".")
     results = SimpleNamespace(
         dataset={"uri": f"{len(named)} runs", "n_rows": 0, "n_features": 0, "classes": []},
         notes=[], stages={}, versions=versions(), config_yaml="",
     )  # fmt: skip
-    told = f"They differ in {', '.join(differ)}." if differ else "Their settings and data are the same."
-    return page("Comparison", results, parts, {}, answer=PagePart("", "", lead=[f"{runs}. {told}"]))
+    lead[-1] += f" They differ in {', '.join(differ)}." if differ else " Their settings and data are the same."
+    return page("Comparison", results, parts, {}, answer=PagePart("", "", lead=lead))
 
 
-def _table(title: str, rows: Sequence[dict[str, str]]) -> PrintedTable:
-    columns = [Heading(name, "head" if not i else "text") for i, name in enumerate(rows[0])]
-    return PrintedTable(columns, [list(row.values()) for row in rows], about=title)
+def _best(found: dict[str, tuple[float, str]], told: str, more: str) -> list[str]:
+    """Return which run is best by its best method, and by how much; ``found`` has percentages and their methods."""
+    ranked = sorted(found.items(), key=lambda each: each[1][0] if more == "less" else -each[1][0])
+    if len(ranked) < 2:
+        return []
+    (letter, (best, how)), *others = ranked
+    gaps = [f"{abs(value - best):.1f}" for _, (value, _) in others]
+    rest = [f"{f'{gap} percentage points {more} than' if float(gap) else 'the same as'} {of} ({value:.1f}%, {by})"
+            for gap, (of, (value, by)) in zip(gaps, others, strict=True)]  # fmt: skip
+    return [f"{letter} {told.format(best)} ({how}), {' and '.join(rest)}."]
 
 
-def _of_runs(comparison: Comparison) -> list[Figure]:
+def _table(title: str, rows: Sequence[dict[str, str]], notes: Sequence[str] = ()) -> PrintedTable:
+    kinds = {name: "number" if all(NUMBER.fullmatch(row[name]) for row in rows) else "text" for name in rows[0]}
+    columns = [Heading(name, kind if i else "head") for i, (name, kind) in enumerate(kinds.items())]
+    table = PrintedTable(columns, [list(row.values()) for row in rows], above=" ".join(notes), about=title)
+    return table if len(rows) <= MANY else replace(table, title=title, aside=f"in {len(rows)} rows", opens=False)
+
+
+def _of_runs(comparison: Comparison) -> tuple[list[str], list[Figure]]:
     contents = {letter: _contents(folder) for letter, folder in comparison.runs.items()}
+    separates, what = dict[str, tuple[float, str]](), "classes"
+    for letter, (one, sample) in contents.items():
+        what = "ranges of the number to predict" if one.dataset.get("targets") else what
+        for name, share in list(separation(sample, one.methods).items())[:1] if sample is not None else []:
+            separates[letter] = 100 * share, title_of(name)
     counts = Counter(method.name for one, _ in contents.values() for method in one.methods)
     labels = [label for label, count in counts.items() if count > 1]
-    held, rows, legend = [], [], dict[str, Key]()
+    held, rows, legend, width = [], [], dict[str, Key](), PAIRED if len(contents) == 2 else WIDTH
     for label in labels:
-        panel = Panel(words(label), "component", "share of the total", x=Axis(whole=True), y=Axis(0, format=percent))
+        panel = Panel("", "component", "share of the total", 170, PAIRED, Axis(whole=True), Axis(0, format=percent))
         first: NDArray[np.float64] | None = None
         for i, (letter, (one, sample)) in enumerate(contents.items()):
             method = next((each for each in one.methods if each.name == label), None)
@@ -88,18 +109,15 @@ def _of_runs(comparison: Comparison) -> list[Figure]:
                 own = np.asarray(sample.rows[label][:, : min(method.size, 2)], np.float64)
                 turned = own if first is None else turned_towards(own, first)
                 first = own if first is None else first
-                rows.append(
-                    projection_panel(
-                        f"{letter}: {method.label}", turned, sample, keys, ranks, WIDE if len(contents) == 2 else WIDTH
-                    )
-                )
+                rows.append(projection_panel(f"{letter}: {method.label}", turned, sample, keys, ranks, width))
                 legend |= {each.label: key(each.label, each.colour, each.mark) for each in keys}
         held.append(panel.drawn())
     runs = [key(letter, *place_look(i), "dashed" if i else "", hollow=i > 0) for i, letter in enumerate(contents)]
     figures = [Figure("compared-shares", "How much the components hold", HELD, held, runs)]
     if rows:
         figures.insert(0, Figure("compared-rows", "The rows along the components", TURNED, rows, [*legend.values()]))
-    return figures
+    told = f"separates the {what} most: {{:.1f}}% of the spread along two components lies between them"
+    return _best(separates, told, "more"), figures
 
 
 def _contents(folder: str) -> tuple[RunResult, ProjectedSample | None]:
@@ -119,24 +137,34 @@ def turned_towards(rows: NDArray[np.float64], towards: NDArray[np.float64]) -> N
     return np.asarray(rows @ left @ right)
 
 
-def _errors(comparison: Comparison) -> Figure:
-    panels, dashes, methods = [], list(DASHES), dict[str, None]()
+def _errors(comparison: Comparison) -> tuple[list[str], list[Figure]]:
+    panels, least = [], dict[str, tuple[float, str]]()
+    dashes = dict(zip(comparison.runs, [*DASHES, *len(comparison.runs) * ["dotted"]], strict=False))
+    methods = dict.fromkeys(row["method"] for row in comparison.results)
     for classifier in dict.fromkeys(row["classifier"] for row in comparison.results):
-        panel = Panel(words(classifier), "components", "test error (%)", 260, x=Axis(whole=True))
-        of_classifier = [row for row in comparison.results if row["classifier"] == classifier]
-        for method in dict.fromkeys(row["method"] for row in of_classifier):
-            methods[method] = None
+        panel, sizes = Panel(words(classifier), "components", "test error (%)", 260), set[int]()
+        for method, (letter, dash) in product(methods, dashes.items()):
             colour, mark = method_look(method)
-            for i, letter in enumerate(comparison.runs):
-                found = sorted(
-                    (int(row["components"].partition(",")[0]), row[f"error {letter}"])
-                    for row in of_classifier
-                    if row["method"] == method and row[f"error {letter}"] is not None
-                )
-                if found:
-                    at, errors = zip(*found, strict=True)
-                    panel.line(at, errors, colour, dash=dashes[min(i, len(dashes) - 1)])
-                    panel.points(at, errors, colour, mark, hollow=i > 0)
+            found = sorted(
+                (int(row["components"].partition(",")[0]), row[f"error {letter}"])
+                for row in comparison.results
+                if (row["method"], row["classifier"]) == (method, classifier) and row[f"error {letter}"] is not None
+            )
+            for error, size in sorted((error, size) for size, error in found)[:1]:
+                how = f"{title_of(method)}, K = {size}, {classifier}"
+                least[letter] = min(least.get(letter, (error, how)), (error, how))
+            if method == "all-columns" and found:
+                panel.rule(colour, y=panel.y.see([found[0][1]])[0], dash=dash)
+            elif found:
+                at, errors = zip(*found, strict=True)
+                sizes |= {*at}
+                panel.line(at, errors, colour, dash=dash)
+                panel.points(at, errors, colour, mark, hollow=letter != "A")
+        panel.x.ticks = [(size, str(size)) for size in sorted(sizes)]
         panels.append(panel.drawn())
-    keys = [key(method, *method_look(method), "") for method in methods]
-    return Figure("compared-errors", "Errors of both", ERRORS, panels, keys)
+    keys = [
+        key(title_of(one), method_look(one)[0], method_look(one)[1] * (one != "all-columns"), "") for one in methods
+    ]
+    keys += [key(f"run {letter}", "ink", "", dash) for letter, dash in dashes.items()]
+    lead = _best(least, "has the lowest mean error of those below, {:.1f}%", "less")
+    return lead, [Figure("compared-errors", "Errors by number of components", ERRORS, panels, keys)]

@@ -59,3 +59,8 @@ def test_a_refusal_of_a_configuration_draws_nothing():
 
 def test_the_stages_before_the_report_draw_nothing():
     assert run_alone("import mmpca_dist.runs.fit", {"bokeh", "matplotlib", "distributed", "dask.array"}) == ["[]"]
+
+
+def test_reports_import_no_bokeh():
+    """The page makes its plots: importing Bokeh, and models in Python, took half of a report's time."""
+    assert run_alone("import mmpca_dist.report.run_page, mmpca_dist.report.evaluation_page", {"bokeh"}) == ["[]"]

@@ -82,7 +82,7 @@ def test_renders_whatever_splits_leave(make):
         check_picture(figure)
     page = check_page(render_evaluation(made, shown))
     assert page.pictures == len(drawn)
-    assert "Verdict" in page.text and made.splits[1:] in page.text
+    assert "How sure this is" in page.text and made.splits[1:] in page.text
 
 
 def test_text_from_data_is_escaped_everywhere():
@@ -133,7 +133,7 @@ def test_splits_are_those_of_the_recommended_cell_against_each_other_method():
     best = {m: lowest([c for c in made.distinct if (c.method, c.classifier) == (m, use.classifier)]) for m in others}
     for method, drawn in zip(sorted(others, key=lambda m: best[m].summary.mean), figure.panels, strict=True):
         panel, counts = Read(drawn), made.table.counts
-        assert panel.title.startswith(f"against {title_of(method)}")
+        assert panel.title.startswith(f"{title_of(method)} (")
         pairs = np.transpose([counts[best[method].key].percent, counts[use.key].percent])
         found = panel.points(method_look(method)[0])
         assert len(found) == len(np.unique(pairs, axis=0))

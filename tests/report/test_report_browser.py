@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import json
 import re
 
 import numpy as np
@@ -11,10 +12,11 @@ from helpers.evaluations import evaluation
 from helpers.operations import wait_for
 from helpers.reports import NASTY, check_page, half_step, method_result, report_contents, unpacked
 
-from mmpca_dist.pictures.palette import DARK, LIGHT, SHADES
+from mmpca_dist.pictures.palette import DARK, LIGHT, SHADES, place_look
 from mmpca_dist.report.evaluation_page import parts, render_evaluation
 from mmpca_dist.report.explorer import MAX_KEYS
 from mmpca_dist.report.run_page import figures, render
+from mmpca_dist.results.answer import recommended
 
 HOSTILE = "$$y$$</script><img src=x onerror=document.title='hit'>"
 CLASSES = [NASTY, "$$y$$", "=cmd|' /C calc'!A0"]
@@ -22,7 +24,9 @@ FEATURES = [HOSTILE, "@{row}{safe}", "$$x^2$$", "a,b", '"']
 ROWS = 90
 SITES = ["Ulm", NASTY, "=1+1"]
 WIDTH = "document.documentElement.scrollWidth"
+COLOURS = json.dumps({value: name for name, value in LIGHT.items() if name != "ring"})
 HELPERS = """
+const COLOURS = PALETTE;
 const doc = name => Bokeh.documents.find(one => one.get_model_by_name(name));
 const points = doc('rows').roots()[0], rows = points.document.get_model_by_name('rows');
 const column = name => [...(rows.data.get?.(name) ?? rows.data[name])];
@@ -36,12 +40,13 @@ const tips = node => [...node.querySelectorAll('*')].flatMap(each => [
     ...(each.className === 'bk-tooltip-content' ? [each.textContent] : []), ...(each.shadowRoot ? tips(each.shadowRoot) : []),
 ]);
 const legend = () => [...one('#projection ~ .plot .legend').querySelectorAll('label')];
-const groups = () => points.renderers.filter(each => each.visible && /^(group|others|shaded)/.test(each.name));
-const drawn = () => Object.fromEntries(groups().map(each => [each.name, each.view.filter.indices?.length ?? 'all']).filter(([, n]) => n !== 0));
+const looks = () => points.renderers.filter(each => each.view.filter.indices).flatMap(each => [...each.view.filter.indices].map(row => [row, `${each.name} ${COLOURS[column('colour')[row]] ?? 'shaded'}`]));
+const drawn = () => looks().reduce((counts, [, look]) => ({ ...counts, [look]: (counts[look] ?? 0) + 1 }), {});
+const members = look => looks().filter(([, own]) => own === look).map(([row]) => row);
 const source = (name, of = points.document) => { const data = of.get_model_by_name(name).data; return data.get ? Object.fromEntries(data) : data; };
 const press = words => all('#projection ~ .plot button').find(each => each.textContent === words).click();
 const save = selector => one(selector).parentElement.nextElementSibling.querySelector('button').click();
-"""  # noqa: E501
+""".replace("PALETTE", COLOURS)  # noqa: E501
 
 
 def hostile():
@@ -52,6 +57,11 @@ def hostile():
     columns["dose"] = [str(i / 2) for i in range(ROWS)]
     sample = dataclasses.replace(contents.data["projection"], columns=columns)
     return dataclasses.replace(contents, data={**contents.data, "projection": sample})
+
+
+def look(place):
+    """Return the mark and the colour of a class, or another group, at a place."""
+    return " ".join(reversed(place_look(place)))
 
 
 def equal(shown, values):
@@ -90,11 +100,11 @@ def test_rows_are_those_of_the_chosen_method_and_components(tab):
 @pytest.mark.e2e
 def test_the_legend_filters_and_marked_rows_stay_marked(tab):
     tab.run("one('#projection ~ .plot [data-renderers=group-1]').click()")
-    assert tab.run("drawn()") == {"group-0": 30, "group-2": 30}
+    assert tab.run("drawn()") == {look(0): 30, look(2): 30}
     tab.run("press('None')")
     assert tab.run("drawn()") == {} and tab.run("source('means').name") == []
     tab.run("press('All')")
-    assert tab.run("drawn()") == {"group-0": 30, "group-1": 30, "group-2": 30}
+    assert tab.run("drawn()") == {look(i): 30 for i in range(3)}
     mark_all(tab)
     told = tab.run("one('#projection ~ .plot .status').textContent")
     assert told == f"90 rows marked: {', '.join(f'{name} 30' for name in CLASSES)}."
@@ -122,10 +132,9 @@ def test_rows_are_coloured_by_a_column_and_labelled_at_the_means(tab):
     ):
         tab.run(f"choose('projection', 'Colour', {column})")
         assert tab.run("legend().map(each => each.textContent)") == labels
-        assert tab.run("drawn()") == {f"group-{i}": ROWS // len(labels) for i in range(len(labels))}
+        assert tab.run("drawn()") == {look(i): ROWS // len(labels) for i in range(len(labels))}
         for i in range(len(labels)):
-            found = tab.run(f"[...points.renderers.find(each => each.name === 'group-{i}').view.filter.indices]")
-            assert found == np.flatnonzero(groups == i).tolist()
+            assert tab.run(f"members('{look(i)}')") == np.flatnonzero(groups == i).tolist()
         means, named = tab.run("source('means')"), 0
         for i, label in enumerate(labels):
             for place, name in enumerate(means["name"]):
@@ -144,6 +153,16 @@ def test_rows_are_coloured_by_a_column_and_labelled_at_the_means(tab):
     assert strips == [name[:14] for name in CLASSES]
     tab.run("choose('projection', 'Colour', 0)")
     assert tab.complaints == []
+
+
+@pytest.mark.e2e
+def test_buttons_zoom(tab):
+    reset(tab)
+    width, whole = "points.x_range.end - points.x_range.start", None
+    for title, factor in (("Zoom in", 0.7), ("Zoom out", 1)):
+        whole = whole or tab.run(width)
+        tab.run(f"one('#projection ~ .plot [title=\"{title}\"]').click()")
+        assert tab.run(width) == pytest.approx(factor * whole)
 
 
 @pytest.mark.e2e
@@ -178,7 +197,7 @@ def reset(tab):
 def test_plots_and_pictures_turn_dark_with_the_page(tab):
     reset(tab)
     look = """({
-        group: points.renderers.find(each => each.name === 'group-1').glyph.fill_color.value,
+        group: column('colour')[1],
         axis: points.below[0].major_label_text_color.value ?? points.below[0].major_label_text_color,
         words: points.renderers.find(each => each.name === 'words').glyph.text_color.value,
         bars: [...new Set(source('bars', doc('bars')).colour)].sort(),
@@ -270,6 +289,8 @@ def test_curves_are_those_of_the_chosen_classifier_and_can_be_isolated(tab, tmp_
             means = [known.cells[method, size, classifier].summary.mean for size in known.n_components]
             drawn = tab.run(f"means(doc('curve-{j}').get_model_by_name('curve-{j}').data)")
             np.testing.assert_allclose(drawn, means)
+        ring, use = tab.run("source('ring', doc('ring'))"), recommended(known)
+        assert ring["y"] == [use.summary.mean] * (use.classifier == classifier), "around what the answer names"
     stretched = tab.run("all('.panels > svg').map(each => each.clientWidth / each.viewBox.baseVal.width)")
     assert max(stretched) <= 1.61, "letters of lone panels are no headings"
     tab.run("all('.legend input:not([data-renderers=method-1])').forEach(box => box.click())")
@@ -292,27 +313,26 @@ def test_a_class_is_shown_alone_among_many(tab, tmp_path):
     rows = contents.data["projection"].rows["pca"]
     show(tab, tmp_path, contents)
     tab.run("choose('projection', 'Method', 0)")
-    assert tab.run("drawn()") == {"others": 200} | {f"group-{i}": 20 for i in range(20)}
+    assert tab.run("drawn()") == {"others faint": 200} | {look(i): 20 for i in range(20)}
     assert tab.run("source('means').name.length") >= 1
     search = (
         "(words => { const box = one('input[type=search]'); box.value = words; box.dispatchEvent(new Event('input')) })"
     )
     assert tab.run("document.getElementById(one('input[type=search]').getAttribute('list')).options.length") == 30
     tab.run(f"{search}('c2')")
-    assert tab.run("drawn()") == {"others": 580, "group-0": 20}
+    assert tab.run("drawn()") == {"others faint": 580, look(0): 20}
     tab.run(f"{search}('c27')")  # which has no colour otherwise
-    assert tab.run("drawn()") == {"others": 580, "group-0": 20}
-    alone = tab.run("[...points.renderers.find(each => each.name === 'group-0').view.filter.indices]")
-    assert alone == list(range(27, 600, 30))
+    assert tab.run("drawn()") == {"others faint": 580, look(0): 20}
+    assert tab.run(f"members('{look(0)}')") == list(range(27, 600, 30))
     assert tab.run("legend().map(each => each.textContent)") == ["c27", "others"]
     assert tab.run("source('means').name") == ["c27"]
     np.testing.assert_allclose(tab.run("source('means').x"), [rows[27::30, 0].mean()], atol=1e-3)
     tab.run("legend()[1].querySelector('input').click()")
-    assert tab.run("drawn()") == {"group-0": 20}, "the others are hidden"
+    assert tab.run("drawn()") == {look(0): 20}, "the others are hidden"
     tab.run("rows.selected.indices = [27, 57, 1]")
     assert tab.run("one('#projection ~ .plot .status').textContent") == "3 rows marked: c27 2, others 1."
     tab.run(f"{search}('')")
-    assert tab.run("drawn()") == {"others": 200} | {f"group-{i}": 20 for i in range(20)}
+    assert tab.run("drawn()") == {"others faint": 200} | {look(i): 20 for i in range(20)}
     tab.run("one('nav a[href=\"#classes\"]').click()")
     assert tab.run("document.querySelector(':target').tagName") == "H2"
     assert tab.complaints == []
@@ -326,14 +346,14 @@ def test_rows_with_a_number_to_predict_are_shaded_or_coloured_by_a_column(tab, t
     contents = dataclasses.replace(contents, data={**contents.data, "projection": sample})
     contents.dataset.update(targets=["gain"], classes=["gain"], counts=[90])
     show(tab, tmp_path, contents)
-    assert tab.run("drawn()") == {"shaded": "all"}
+    assert tab.run("drawn()") == {"circle shaded": 90}
     assert tab.run("legend().length") == 0 and tab.run("all('#projection ~ .plot .legend')[0].hidden")
     equal(tab.run("column('y')"), sample.rows["pca"][:, 1])
     tab.run("choose('projection', 'Colour', 1)")
-    assert tab.run("drawn()") == {"group-0": 45, "group-1": 45}
+    assert tab.run("drawn()") == {look(0): 45, look(1): 45}
     assert tab.run("one('#projection ~ .plot .legend legend').textContent") == "class"
     tab.run("choose('projection', 'Colour', 0)")
-    assert tab.run("drawn()") == {"shaded": "all"} and tab.complaints == []
+    assert tab.run("drawn()") == {"circle shaded": 90} and tab.complaints == []
 
 
 def test_pages_of_many_rows_and_classes_are_bounded():
@@ -343,7 +363,7 @@ def test_pages_of_many_rows_and_classes_are_bounded():
     contents.dataset["counts"] = [*range(19_999), 1_000_000]
     html = render(contents, [])
     assert len(html) < 4_000_000
-    explorer = check_page(html).data["points"]["explorer"]
+    explorer = check_page(html).data["points"]
     (group,) = explorer["groups"]
     assert len(group["labels"]) == MAX_KEYS + 1 and group["labels"][-2:] == ["c19999", "19,980 others"]
     assert group["ranks"] == [*[MAX_KEYS] * 1990, *[MAX_KEYS - 1] * 10]

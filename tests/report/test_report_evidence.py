@@ -124,7 +124,7 @@ def test_pictures_of_components_are_of_the_first_class_and_say_so():
     plain, method = method_result(d=6, k=4), by_class(ABC, off=2)
     contents = report_contents([plain, method], classes=ABC)
     page = check_page(render(contents, figures(contents)))
-    bars = page.data["weights"]["explorer"]["methods"]
+    bars = page.data["weights"]["methods"]
     assert [(one["label"], len(one["loadings"])) for one in bars] == [("PCA", 4), ("BM2PCA class ant", 2)]
     assert "here, components are those of the first class's model. Components that are" in page.text
     assert method.leading.shape == (2, 6)

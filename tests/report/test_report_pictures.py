@@ -1,6 +1,5 @@
 """What the pictures of a report show, how its numbers are told apart, and the report of a whole run."""
 
-import json
 import re
 import subprocess
 import sys
@@ -127,14 +126,12 @@ def test_rows_of_parquet_are_drawn_and_a_page_in_a_store_is_opened(mmpca, tmp_pa
     copy = Path(re.search("Downloaded to (.*)", mmpca("show", output, "--open")[1])[1])
     assert opened == [copy.as_uri()]
     page = check_page(copy.read_text())
-    explorer = page.data["points"]["explorer"]
+    explorer = page.data["points"]
     coordinates = load_model(output, "m-pca0").transform(X)[:, 0]
     packed = unpacked(explorer["methods"][1]["coordinates"][0])
     np.testing.assert_allclose(packed, coordinates, rtol=0, atol=half_step(coordinates) + 1e-5)
-    drawn = json.dumps(page.data["points"]["item"])
     patients = [str(row // 2) for row in range(70)]
-    for column in (["beside0", patients], ["row", list(range(70))], ["outcome", table["label"]]):
-        assert json.dumps(column) in drawn
+    assert explorer["rows"] == {"row": list(range(70)), "outcome": table["label"], "beside0": patients}
     pictured = ["pca", "m-pca0"][explorer["start"]]
     for command in (f"mmpca transform {output} new_rows.parquet", f"load_model({output!r}, {pictured!r})"):
         assert command in page.text

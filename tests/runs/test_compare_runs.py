@@ -96,6 +96,13 @@ def test_evaluations_are_tested_as_two_methods_of_one(rows, tmp_path):
     assert expected["difference"] != 0 == whole["B - A"]
     assert mine["p B"] == pytest.approx(holm([expected["t_p_value"], 1.0])[0]) and whole["p B"] == 1
     assert mine["p C"] is None and "C has other splits than A" in found.notes[1]
+    best = {letter: min(row[f"error {letter}"] for row in found.results) for letter in "ABC"}
+    first = min(best, key=lambda letter: best[letter])
+    text = check_page(compare_page([found])).text
+    assert f"{first} has the lowest mean error of those below, {best[first]:.1f}% (" in text
+    for other in best.keys() - {first}:
+        gap = f"{best[other] - best[first]:.1f}"
+        assert f"{f'{gap} percentage points less than' if float(gap) else 'the same as'} {other} (" in text
 
 
 @pytest.mark.e2e

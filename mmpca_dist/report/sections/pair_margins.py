@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.jobs.run_needs import SEARCH, run_needs
-from mmpca_dist.pictures.chart import Axis, Panel, key, percent, words
+from mmpca_dist.pictures.chart import NARROW, Axis, Panel, key, percent, words
 from mmpca_dist.pictures.frame import Figure, ReportSection
 from mmpca_dist.results.figures import Figures, note_of_first
 from mmpca_dist.results.run_result import SolvedRun
@@ -72,7 +72,7 @@ def _pair_margins(methods: Sequence[Figures], margins: PairMargins, _: Mapping[s
     panels = []
     for i, method in enumerate(methods):
         title = f"{words(method.title)} ({len(method.leading)})"
-        panel = Panel(title, "distance within a pair", "share of pairs", 190)
+        panel = Panel(title, "distance within a pair", "share of pairs", 150, NARROW)
         panel.x.low, panel.x.high, panel.y = 0, right, Axis(0, min(top, 1.06 * highest), format=percent, most=4)
         panel.steps(edges, before, "before", fill=True)
         panel.steps(edges, after[i], AFTER)

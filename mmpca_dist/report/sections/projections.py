@@ -215,9 +215,9 @@ def projection_panel(
 
 
 def separation(sample: ProjectedSample, methods: Sequence[Figures]) -> dict[str, float]:
-    """Return the share of the spread along the first two components that lies between classes, the most first."""
+    """Return the share of the spread along two components that lies between classes, of methods with projected rows."""
     explained = {}
-    for method in methods:
+    for method in (each for each in methods if each.name in sample.rows and sample.rows[each.name].shape[1]):
         rows = np.asarray(sample.rows[method.name][:, : min(method.size, 2)], dtype=np.float64)
         finite = np.isfinite(rows).all(axis=1)
         rows, codes = rows[finite] - rows[finite].mean(axis=0), np.asarray(sample.codes)[finite]
@@ -229,7 +229,7 @@ def separation(sample: ProjectedSample, methods: Sequence[Figures]) -> dict[str,
 
 def answer_words(sample: ProjectedSample, methods: Sequence[Figures]) -> str:
     """Return which method separates the classes most along two components, and how much of its total these hold."""
-    shares = separation(sample, [method for method in methods if method.name in sample.rows])
+    shares = separation(sample, methods)
     name, share = next(iter(shares.items()))
     best = next(method for method in methods if method.name == name)
     count, held = min(best.size, 2), float(np.nansum(best.mean_shares[:2]))
