@@ -17,6 +17,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.statistics_for import class_statistics
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
+from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments
 from mmpca_dist.predictors.fits import linear_parts
 from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
@@ -224,7 +225,9 @@ def test_classes_without_rows_are_no_classes():
         np.testing.assert_array_equal(rule.classes, [1, 3])
         assert set(rule.predict(X)) == {1, 3}
     with pytest.raises(InputError, match="at least two classes; 1 has any"):
-        ReducedMoments.of(class_moments(X, np.zeros(90, int)), np.eye(4))
+        fit_from_moments(
+            ClassifierSection.model_validate("lda"), ReducedMoments.of(class_moments(X, np.zeros(90, int)), np.eye(4))
+        )
 
 
 def test_the_threshold_lies_midway_however_many_rows_a_class_has():
