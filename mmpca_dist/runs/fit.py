@@ -45,8 +45,6 @@ from mmpca_dist.runs.projection import PROJECT
 from mmpca_dist.statistics.class_weights import weighted_by_class
 from mmpca_dist.statistics.working_statistics import Statistics
 
-NUMBERS = "give n_components as numbers"
-
 
 def _choose(job: Job) -> records.ChoiceRecord:
     label = REGRESSION if job.config.dataset.predicts else job.config.evaluation.judge.label
@@ -89,23 +87,21 @@ def _choice(cells: list[Cell], how: str, most: int) -> records.MethodChoice:
     }
 
 
-def choice_request(job: Job) -> EvaluationRequest | None:
-    """Return the cross-validation that chooses ``n_components``; None if they are given."""
-    if not job.inputs.asked.chooses:
-        return None
+def fold_request(job: Job, what: str, instead: str) -> EvaluationRequest:
+    """Return the cross-validation that a setting asks for, in place of which one may do something else."""
     splits = job.config.evaluation.splits
     if splits in ("given", "listed", "time"):
         raise InputError(
-            f"n_components: auto deals rows into folds, and evaluation.splits: {splits} asks for the parts of a "
-            f"column. Evaluate by these parts (mmpca evaluate) and {NUMBERS}, or leave out evaluation.splits and its "
+            f"{what} deals rows into folds, and evaluation.splits: {splits} asks for the parts of a "
+            f"column. Evaluate by these parts (mmpca evaluate) and {instead}, or leave out evaluation.splits and its "
             "column."
         )
     folds = evaluation_scores.in_folds(job)
-    parts = folds.splits if splits == "groups" else _stratified(job)
+    parts = folds.splits if splits == "groups" else _stratified(job, what, instead)
     return evaluation_scores.evaluation_request(folds, parts)
 
 
-def _stratified(job: Job) -> PartSizes:
+def _stratified(job: Job, what: str, instead: str) -> PartSizes:
     """Return the sizes of stratified folds. Raises InputError where a class has fewer rows than folds."""
     census, folds = job.census, job.config.evaluation.folds
     few = census.sizes < folds
@@ -114,8 +110,8 @@ def _stratified(job: Job) -> PartSizes:
         least = int(np.min(census.sizes))
         lower = f"set evaluation.folds to {least}, " if least > 1 else "leave out classes of one row, "
         raise InputError(
-            f"n_components: auto holds out rows of every class in each of {folds} folds, and fewer rows have the label "
-            f"{some_names(names)}: {lower}or {NUMBERS}."
+            f"{what} holds out rows of every class in each of {folds} folds, and fewer rows have the label "
+            f"{some_names(names)}: {lower}or {instead}."
         )
     return PartSizes(counts=fold_sizes(census.sizes, folds)[None], held_out=tuple(range(folds)))
 
@@ -252,12 +248,16 @@ def stages_of(config: RunConfig) -> list[Stage]:
 
 def plan_of(job: Job) -> Plan:
     """Return the plan of a run."""
-    if (section := job.config.belonging) is not None:
+    plan, section = planned_by_pilot(job, request_of(job)), job.config.belonging
+    wanted: list[tuple[str, str, str, str]] = []
+    if job.inputs.asked.chooses:
+        wanted.append((records.CHOOSE, "n_components: auto", "give n_components as numbers", "n_components as numbers"))
+    if section is not None:
         refuse_few(job.dataset.n_rows, section.alpha, len(section.scores))
-    plan, choosing = planned_by_pilot(job, request_of(job)), choice_request(job)
-    if choosing is not None:
-        remedy = "fewer evaluation.folds, n_components as numbers"
-        plan = plan.after(planned_evaluation(evaluation_scores.in_folds(job), choosing), remedy)
+        wanted.append((records.BELONGING, "belonging", "leave out belonging", "no belonging"))
+    for stage, what, instead, remedy in wanted:
+        folds = planned_evaluation(evaluation_scores.in_folds(job), fold_request(job, what, instead))
+        plan = plan.after(folds, stage, f"fewer evaluation.folds, {remedy}")
     return replace(plan, note=note_ahead(job.config, job.dataset))
 
 
