@@ -44,6 +44,7 @@ NAVIGATION = {
         "Object storage": "docs/object-storage",
         "A cluster": "docs/laptop-to-cluster",
         "Every night": "docs/nightly",
+        "Does this row still belong?": "docs/belonging",
         "Prefect": "docs/operations",
         "Containers": "docs/docker",
     },

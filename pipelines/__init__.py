@@ -4,6 +4,8 @@ FAILED = 1
 """An unforeseen error."""
 REFUSED = 2
 """A mistake of the user's."""
+ALARM = 3
+"""Rows that were monitored do not belong, or moved."""
 UNREACHABLE = 75
 """A network, store or cluster failed, which may pass: ``EX_TEMPFAIL`` of sysexits.h."""
 INTERRUPTED = 130

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 # Telemetry of Prefect's server and of its dependencies is off unless the user turns it on. Prefect reads these
 # when it is imported.
@@ -21,6 +22,7 @@ import click
 import mmpca_dist
 from mmpca_dist.errors import ConfigError, InputError, did_you_mean
 
+from . import ALARM
 from . import console as shown
 from .console import console, print_json, print_text
 from .options import config_options, json_option, load, prefect_option, quick_prefect_option, verbosity
@@ -307,6 +309,34 @@ def transform(prefect: bool, **options: Any) -> None:
         to = config.destination
         said = work.done("transform", config, lambda: rows.transformed(rows.transform(config, [work.callback])), to)
     print_text(console, said)
+
+
+@cli.command(short_help="Tell of new rows which do not belong to those of a run, and which classes moved.")
+@click.argument("run")
+@click.argument("dataset")
+@click.option("--output", help="Folder of scores and history; by default that of the run with -monitor.")
+@click.option("--method", help="By this method; by default the first of the run.")
+@click.option("--alpha", type=click.FloatRange(0, 1, True, True), help="Share of false alarms; by default the run's.")
+@click.option("--features", help="Array or column of the rows; by default as for the run.")
+@click.option("--label", help="Array, column or .npy file of the labels; by default as for the run.")
+@verbosity
+def monitor(**options: Any) -> None:
+    """Compare the rows of DATASET with those of RUN, which keeps belonging.
+
+    The exit code is 3 where a class moved or is new, or where more rows do not belong than alpha says.
+
+    \b
+    Example:
+      mmpca monitor runs/mine tonight.parquet
+    """
+    from mmpca_dist.configuration.requests import MonitorConfig
+    from mmpca_dist.runs import monitor as rows
+
+    with session(GOES_ON, False) as work:
+        record = work.done("monitor", None, lambda: rows.monitor(MonitorConfig(**options), [work.callback]))
+    print_text(console, rows.in_words(record))
+    if record["alarm"]:
+        sys.exit(ALARM)
 
 
 @cli.command(short_help="Extend a finished run by new rows.")

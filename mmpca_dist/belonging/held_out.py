@@ -116,17 +116,15 @@ def _count_span(
 
 def count_batch(batch: Batch, splits: Splits, scorers: Sequence[RowScorer], names: Sequence[str]) -> Counts:
     """Count the scores of a batch."""
-    (parts,), counts = splits.codes(batch), Counts()
+    (parts,), columns = splits.codes(batch), [SCORES[name].column for name in names]
+    scores: dict[str, dict[str, NDArray]] = {}
     for part, scorer in zip(splits.held_out, scorers, strict=True):
         held = np.flatnonzero(parts == part)
-        if not len(held):
-            continue
-        weights = None if batch.weight is None else batch.weight[held]
-        scored = scorer.scores(batch.X[held], names)
-        columns = [SCORES[name].column for name in names]
-        own = {m: {name: ScoreCounts.of(each[name], weights) for name in columns} for m, each in scored.items()}
-        counts = add_counts(counts, own)
-    return counts
+        for method, own in scorer.scores(batch.X[held], names).items() if len(held) else ():
+            own_scores = scores.setdefault(method, {name: np.zeros(len(batch)) for name in columns})
+            for name, values in own_scores.items():
+                values[held] = own[name]
+    return {m: {name: ScoreCounts.of(own, batch.weight) for name, own in each.items()} for m, each in scores.items()}
 
 
 def add_counts(left: Counts, right: Counts) -> Counts:

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.passes.serialization import storable
 
+CORRELATED = 0.2
+"""Scores of rows that follow each other have at least this correlation where they are not exchangeable."""
 DIGITS = 40
 """Bits of a double that steps leave out: scores are told apart by 2^-12 of their size."""
 
@@ -27,16 +29,27 @@ class ScoreCounts:
 
     steps: NDArray[np.int64]  # (m,): ascending
     counts: NDArray[np.float64]  # (m,)
+    lags: NDArray[np.float64]  # (5,): number, sum and squares of cube roots, and number and products of neighbours
 
     @classmethod
     def of(cls, scores: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> Self:
-        """Count scores, which are not negative."""
+        """Count scores, which are not negative, of rows that follow each other."""
         steps, places = np.unique(_steps(scores), return_inverse=True)
-        return cls(steps, np.bincount(places.ravel(), weights, len(steps)).astype(np.float64))
+        roots = np.cbrt(scores)  # which are nearly normal, where scores are sums of squares
+        lags = np.array([len(roots), roots.sum(), roots @ roots, max(len(roots) - 1, 0), roots[1:] @ roots[:-1]])
+        return cls(steps, np.bincount(places.ravel(), weights, len(steps)).astype(np.float64), lags)
 
     def __add__(self, other: ScoreCounts) -> ScoreCounts:
         steps, places = np.unique(np.concatenate([self.steps, other.steps]), return_inverse=True)
-        return ScoreCounts(steps, np.bincount(places.ravel(), np.concatenate([self.counts, other.counts]), len(steps)))
+        counts = np.bincount(places.ravel(), np.concatenate([self.counts, other.counts]), len(steps))
+        return ScoreCounts(steps, counts, self.lags + other.lags)
+
+    @property
+    def correlation(self) -> float:
+        """The correlation of the scores of rows with those of the next."""
+        n, total, squares, pairs, products = self.lags.tolist()
+        variance = squares / n - (total / n) ** 2
+        return (products / pairs - (total / n) ** 2) / variance if pairs and variance > 0 else 0.0
 
     @property
     def total(self) -> float:
@@ -72,6 +85,23 @@ def with_p(columns: Mapping[str, Any], counts: Mapping[str, ScoreCounts], alpha:
     each = {f"{name}_p": own.p(np.asarray(columns[name])) for name, own in counts.items()}
     p = np.minimum(np.min(list(each.values()), axis=0) * len(each), 1.0)
     return {**columns, **each, "p": p, "belongs": p > alpha}
+
+
+def notes_on(counts: Mapping[str, Mapping[str, ScoreCounts]]) -> list[str]:
+    """Return why limits from folds fire too often, where scores of rows that follow each other are alike."""
+    correlated = {
+        f"{name} of {method} {own.correlation:.2f}"
+        for method, scores in counts.items()
+        for name, own in scores.items()
+        if own.correlation > CORRELATED
+    }
+    if not correlated:
+        return []
+    return [
+        "Rows follow each other, as in time: the scores of neighbours correlate "
+        f"({', '.join(sorted(correlated))}). Limits from folds are then too low, so that more rows than alpha says do "
+        "not belong. Hold out whole stretches: evaluation.splits: groups, with a column that numbers them."
+    ]
 
 
 def refuse_few(n_rows: float, alpha: float, n_scores: int) -> None:

@@ -38,7 +38,9 @@ def reference_of(reduced: ReducedMoments, loadings: NDArray, shrinkage: float = 
         pseudo_inverse_root(total / degrees, floors / degrees),
         pseudo_inverse_root(squares, 10 * size * EPS * np.diagonal(squares)),
         reduced.classes,
+        reduced.counts,
         centres,
+        reduced.scatters,
         pseudo_inverse_root(within, reduced.covariance_floors),
     )
 

@@ -22,7 +22,9 @@ class Reference:
     spread: NDArray[np.float64]  # (K, r): root of the pseudo-inverse of the covariance of z, divided by n - 1
     span: NDArray[np.float64]  # (K, s): root of (A^T A)^+, by which |P (x - m)|^2 follows from z
     classes: NDArray  # (C,): sorted labels of the classes that have rows
+    counts: NDArray[np.float64]  # (C,)
     centres: NDArray[np.float64]  # (C, K): class means
+    scatters: NDArray[np.float64]  # (C, K, K) of the classes, or (1, K, K): their sum
     within: NDArray[np.float64]  # (K, w): root of the inverse of the scatter within classes, with its shrinkage
 
 

@@ -38,6 +38,26 @@ class TransformConfig(Section):
     )
 
 
+class MonitorConfig(Section):
+    """Which rows are compared with those of which run, and where the history is."""
+
+    run: str = setting(example="runs/mine", description="Folder of the finished run, which keeps belonging")
+    dataset: str = setting(example="tonight.parquet", description="The rows; with labels, classes are compared as well")
+    output: str | None = setting(
+        None, example="runs/mine-monitor", description="Folder of the history; by default that of the run with -monitor"
+    )
+    method: str | None = setting(None, example="pca", description="The method; by default the first of the run")
+    alpha: float | None = setting(
+        None, gt=0, lt=1, values="a number between 0 and 1", example=0.05, description="By default that of the run"
+    )
+    features: str | None = setting(
+        None, example="X", description="Array or column of the rows; by default that of the run"
+    )
+    label: str | None = setting(
+        None, example="species", description="Array or column of the labels; by default that of the run"
+    )
+
+
 class RefreshConfig(Section):
     """A run, new rows, and the folder of the refreshed run."""
 

@@ -16,8 +16,9 @@ from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.stored_arrays import load_arrays, save_arrays
 from mmpca_dist.statistics.adjustment import Adjustment
+from mmpca_dist.statistics.moments import ClassMoments
 
-ROOTS = ("spread", "span", "centres", "within")
+ARRAYS = ("spread", "span", "counts", "centres", "scatters", "within")
 COUNTS = "_counts"
 """Ends the name of the array of a score's steps and counts."""
 
@@ -29,11 +30,18 @@ def save_belonging(run: RunDirectory, scorer: RowScorer, counts: Counts, classes
         shared |= {"slopes": scorer.adjustment.slopes, "centre": scorer.adjustment.centre}
     outputs = []
     for method, (columns, reference) in scorer.references.items():
-        arrays = shared | {name: getattr(reference, name) for name in ROOTS}
+        arrays = shared | {name: getattr(reference, name) for name in ARRAYS}
         arrays |= {"matrix": scorer.matrix[:, columns], "classes": np.searchsorted(classes, reference.classes)}
         arrays |= {f"{name}{COUNTS}": np.stack([own.steps, own.counts]) for name, own in counts[method].items()}
         outputs.append(save_arrays(run, _group(method), arrays))
     return outputs
+
+
+def load_reduced(run: RunDirectory, method: str, classes: Any) -> ClassMoments:
+    """Return the class moments of the coordinates of a run's rows, less those of the mean row."""
+    _, own = load_belonging(run, method, classes).scorer.references[method]
+    weights = None if len(own.scatters) == len(own.counts) else np.ones((1, len(own.counts)))
+    return ClassMoments(own.classes, own.counts, own.counts.astype(np.int64), own.centres, own.scatters, weights)
 
 
 def load_belonging(run: RunDirectory, method: str, classes: Any) -> Belonging:
@@ -45,7 +53,7 @@ def load_belonging(run: RunDirectory, method: str, classes: Any) -> Belonging:
             "belonging: {} in its configuration."
         )
     arrays = load_arrays(run, record, _group(method))
-    reference = Reference(classes=classes[arrays["classes"].astype(int)], **{name: arrays[name] for name in ROOTS})
+    reference = Reference(classes=classes[arrays["classes"].astype(int)], **{name: arrays[name] for name in ARRAYS})
     adjustment = Adjustment.of_slopes(arrays["slopes"], arrays["centre"]) if "slopes" in arrays else None
     columns = np.arange(arrays["matrix"].shape[1])
     scorer = RowScorer(
@@ -54,7 +62,7 @@ def load_belonging(run: RunDirectory, method: str, classes: Any) -> Belonging:
     counts = {}
     for name in (SCORES[score].column for score in section.scores):
         steps, numbers = arrays[f"{name}{COUNTS}"]
-        counts[name] = ScoreCounts(steps.astype(np.int64), numbers)
+        counts[name] = ScoreCounts(steps.astype(np.int64), numbers, np.zeros(5))
     return Belonging(method, scorer, counts, section.alpha)
 
 

@@ -214,7 +214,11 @@ def _notes(results: Results) -> list[str]:
     maps, parts = results.find(records.MAPS), results.find(records.REDUCE)
     of_parts = [part["note"] for part in (parts or {}).get("taken", []) if "note" in part]
     notes = results.of(records.COUNT)["notes"], of_parts, maps["notes"] if maps else []
-    return [*(note for each in notes for note in each), *results.of(records.SOLVE)["notes"]]
+    belonging = results.find(records.BELONGING)
+    return [
+        *(note for each in notes for note in each), *results.of(records.SOLVE)["notes"],
+        *(belonging["notes"] if belonging else []),
+    ]  # fmt: skip
 
 
 def plan_and_measured(results: Results) -> list[tuple[str, str, str]]:

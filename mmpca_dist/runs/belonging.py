@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mmpca_dist.belonging.held_out import FoldModels, Whole, complete, count_scores, scorers_of
+from mmpca_dist.belonging.limits import notes_on
 from mmpca_dist.evaluation.reductions import Reduction, Reductions, moments_by, tell_reduced
 from mmpca_dist.evaluation.training import held_rows, merged_moments, own_passes, read_all
 from mmpca_dist.jobs import records
@@ -33,7 +34,10 @@ def keep_belonging(job: Job, statistics: Statistics) -> records.BelongingRecord:
     counts = count_scores(rows, splits, scorers, section.scores)
     (scorer,) = complete(rows, Whole.of(splits), [_whole(job, statistics, labels)], section.shrinkage)
     limits = {label: {name: one.limit(section.alpha) for name, one in own.items()} for label, own in counts.items()}
-    return {"limits": limits, "notes": [], "outputs": save_belonging(job.run, scorer, counts, splits.classes)}
+    notes = notes_on(counts)
+    for note in notes:
+        job.callback.on_note(note)
+    return {"limits": limits, "notes": notes, "outputs": save_belonging(job.run, scorer, counts, splits.classes)}
 
 
 def _whole(job: Job, statistics: Statistics, labels: list[str]) -> FoldModels:

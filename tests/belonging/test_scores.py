@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 from mmpca_dist import load_model, run
 from mmpca_dist.belonging.limits import ScoreCounts, refuse_few, with_p
 from mmpca_dist.errors import InputError
+from mmpca_dist.results.run_result import run_result
 
 METHODS = ["pca", "m-pca0", "m-pca1b", "m-pca2", "fisher"]
 
@@ -87,3 +88,24 @@ def test_too_few_rows_are_refused():
     refuse_few(299, 0.01, 3)
     with pytest.raises(InputError, match="that takes 299 rows"):
         refuse_few(298, 0.01, 3)
+
+
+@pytest.mark.parametrize("follows", [False, True])
+def test_rows_that_follow_each_other_are_noted(follows, tmp_path):
+    """An autoregression of 0.95 has scores whose neighbours correlate; those of independent rows do not."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1000, 5))
+    for i in range(1, 1000 if follows else 0):
+        X[i] = 0.95 * X[i - 1] + 0.3 * X[i]
+    result = run_of(tmp_path, X, rng.integers(2, size=1000), methods=["pca"])
+    notes = [note for note in result["belonging"]["notes"] if "Rows follow each other" in note]
+    assert bool(notes) is follows
+    assert set(notes) <= set(run_result(str(tmp_path / "run")).notes)
+
+
+def test_correlation_is_that_of_neighbours_within_batches():
+    scores = np.random.default_rng(0).chisquare(3, 400).cumsum()
+    counts = ScoreCounts.of(scores)
+    roots = np.cbrt(scores)
+    expected = (np.mean(roots[1:] * roots[:-1]) - roots.mean() ** 2) / roots.var()
+    assert counts.correlation == pytest.approx(expected)

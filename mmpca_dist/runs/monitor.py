@@ -1,0 +1,145 @@
+"""Tell of a batch of new rows, such as a night's, which do not belong, and which classes moved; keep a history."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.configuration.requests import MonitorConfig, TransformConfig
+from mmpca_dist.errors import plural, some_names
+from mmpca_dist.finite import or_none
+from mmpca_dist.jobs import records
+from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.finished_runs import counted, finished, load_model, open_run
+from mmpca_dist.jobs.stored_belonging import load_belonging, load_reduced
+from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.runs.transform import transform
+from mmpca_dist.statistics.drift import ClassDrift, Drift
+from mmpca_dist.statistics.from_rows import moments_of
+from mmpca_dist.stores import storage
+from mmpca_dist.stores.zarr_stores import open_group
+from mmpca_dist.tables.compose import open_dataset
+
+LISTED = 20
+"""Rows that are told, those farthest out."""
+HISTORY = "history.json"
+
+
+def monitor(config: MonitorConfig, callbacks: list[Callback] | None = None, client: Any = None) -> dict[str, Any]:
+    """Transform a batch of rows, and return the record of what stands out in it, which the history keeps.
+
+    Raises InputError where the run keeps no belonging.
+    """
+    run, output = open_run(config.run), storage.normalize(config.output or f"{config.run.rstrip('/')}-monitor")
+    method = config.method or next(iter(finished(run, records.SOLVE)["models"]))
+    belonging = load_belonging(run, method, counted(run).classes)
+    alpha = belonging.alpha if config.alpha is None else config.alpha
+    name = storage.digest(config.dataset)[:8]
+    uri = storage.join(output, f"{name}.zarr")
+    if not storage.exists(uri):
+        settings = {"output": config.run, "dataset": config.dataset, "destination": uri, "methods": [method]}
+        transform(TransformConfig(**settings, features=config.features, label=config.label), callbacks, client)
+    rows, labelled = _outside(uri, alpha)
+    record = {
+        "dataset": config.dataset,
+        "rows_at": uri,
+        "method": method,
+        "alpha": alpha,
+        "moved": [],
+        "new": [],
+        **rows,
+    }
+    if labelled:
+        record |= _drift(run, method, uri, alpha)
+    record["alarm"] = bool(record["moved"] or record["new"] or record["outside_p"] <= alpha)
+    _keep(storage.join(output, HISTORY), record)
+    return record
+
+
+def _outside(uri: str, alpha: float) -> tuple[dict[str, Any], bool]:
+    """Count the rows that do not belong, and list those farthest out, chunk by chunk; tell whether rows have labels."""
+    from scipy.stats import binom  # slow to import
+
+    group = open_group(uri)
+    p: Any = group["p"]
+    numbers: Any = group["row"]
+    outside = 0
+    least: list[tuple[float, int]] = []
+    for start in range(0, p.shape[0], p.chunks[0]):
+        part, own = np.asarray(p[start : start + p.chunks[0]]), np.asarray(numbers[start : start + p.chunks[0]])
+        outside += int(np.count_nonzero(part <= alpha))
+        first = np.argsort(part, kind="stable")[:LISTED]
+        least = sorted([*least, *((float(part[i]), int(own[i])) for i in first if part[i] <= alpha)])[:LISTED]
+    n = int(p.shape[0])
+    found = {"rows": n, "outside": outside, "outside_p": float(binom.sf(outside - 1, n, alpha))}
+    return {**found, "farthest": [{"row": row, "p": value} for value, row in least]}, "y" in group
+
+
+def _drift(run: RunDirectory, method: str, uri: str, alpha: float) -> dict[str, Any]:
+    """Compare the classes with those of the run, in the coordinates of the method."""
+    model, stored = load_model(run.uri, method), load_reduced(run, method, counted(run).classes)
+    arriving = moments_of(open_dataset(uri), precision="double")
+    drift: Drift = stored.drift(arriving.mapped(np.eye(arriving.n_features), -_of_mean(model)))
+    names = getattr(model, "feature_names_in_", None)
+    return {
+        "classes": [_told(one, model, names) for one in drift.classes],
+        "moved": [str(one.label) for one in drift.moved(alpha)],
+        "spread": [str(one.label) for one in drift.classes if one.spreads_otherwise],
+        "new": [str(label) for label in drift.new],
+        "shares_p": or_none(drift.shares),
+    }
+
+
+def _of_mean(model: MomentReducer) -> NDArray[np.float64]:
+    """Return the coordinates of the mean row, which stored ones are less."""
+    matrix, mean, offset = model.projection()
+    return (model.mean_ - (0 if mean is None else mean)) @ matrix - (0 if offset is None else offset)
+
+
+def _told(one: ClassDrift, model: MomentReducer, names: Any) -> dict[str, Any]:
+    direction = model.projection()[0] @ one.direction
+    largest = np.argsort(-np.abs(direction), kind="stable")[:5].tolist()
+    columns = [str(j if names is None else names[j]) for j in largest]
+    numbers = {"distance": one.distance, "F": one.statistic, "p": one.adjusted, "spread": one.spread}
+    return {
+        "class": str(one.label),
+        "rows": one.rows,
+        **{k: or_none(v) for k, v in numbers.items()},
+        "columns": columns,
+    }
+
+
+def _keep(uri: str, record: dict[str, Any]) -> None:
+    """Add a record to the history; one of the same data set is replaced."""
+    nights = storage.read_json(uri)["nights"] if storage.exists(uri) else []
+    others = [one for one in nights if one["dataset"] != record["dataset"]]
+    storage.write_json(uri, {"nights": [*others, record]})
+
+
+def in_words(record: dict[str, Any]) -> str:
+    """Return what stands out in a batch in sentences."""
+    share = record["outside"] / max(record["rows"], 1)
+    words = [
+        f"{record['outside']:,} of {plural(record['rows'], 'row')} ({share:.1%}) do not belong to those that trained; "
+        f"at alpha = {record['alpha']:g} rows like these give {math.ceil(record['alpha'] * record['rows']):,} or fewer."
+    ]
+    if record["farthest"]:
+        first = ", ".join(str(one["row"]) for one in record["farthest"][:5])
+        words.append(f"Farthest out: row {first}.")
+    for one in record.get("classes", []):
+        if one["class"] in record["moved"]:
+            columns = ", ".join(one["columns"])
+            words.append(
+                f"The class {one['class']} moved by {one['distance']:.2f} of its spread (p = {one['p']:.2g}), most "
+                f"along {columns}."
+            )
+        elif one["class"] in record["spread"]:
+            words.append(f"The class {one['class']} has {one['spread']:.2g} times the spread.")
+    if record["new"]:
+        words.append(f"New: {some_names(record['new'])}, which the run has not seen.")
+    words.append(f"Scores by row: {record['rows_at']}")
+    return " ".join(words)

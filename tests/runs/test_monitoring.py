@@ -1,0 +1,98 @@
+"""A night's rows against those of a run: which do not belong, and which classes moved."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers.tables import labelled
+
+from mmpca_dist import class_moments, load_model, run
+from mmpca_dist.configuration.requests import MonitorConfig
+from mmpca_dist.errors import InputError
+from mmpca_dist.runs.monitor import in_words, monitor
+
+NAMES = [f"f{j}" for j in range(6)]
+
+
+def stored(folder, name, X, y=None):
+    frame = pd.DataFrame(X, columns=NAMES)
+    frame.assign(**({} if y is None else {"label": y})).to_parquet(folder / name)
+    return str(folder / name)
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory):
+    """A run, and a way to monitor rows by it."""
+    folder = tmp_path_factory.mktemp("monitor")
+    X, y = labelled(3000, 6, 3, 5)
+    names = np.array(["a", "b", "c"])[y]
+    settings = {"methods": ["m-pca0", "pca"], "n_components": 4, "precision": "double", "belonging": {"alpha": 0.05}}
+    dataset = {"uri": stored(folder, "rows.parquet", X[:2400], names[:2400])}
+    run({"dataset": dataset, "output": str(folder / "run"), **settings})
+
+    def monitored(name, X, y=None, **options):
+        return monitor(MonitorConfig(run=str(folder / "run"), dataset=stored(folder, name, X, y), **options))
+
+    return folder, X, names, monitored
+
+
+def test_a_night_like_the_rows_raises_no_alarm(night):
+    _, X, y, monitored = night
+    record = monitored("same.parquet", X[2400:], y[2400:])
+    assert record["rows"] == 600
+    assert record["outside"] < 45
+    assert (record["moved"], record["new"], record["alarm"]) == ([], [], False)
+    assert {one["class"] for one in record["classes"]} == {"a", "b", "c"}
+
+
+def test_a_class_that_moved_is_named_with_its_columns(night):
+    folder, X, y, monitored = night
+    moved = X[2400:].copy()
+    moved[y[2400:] == "b", 2] += 3 * X[:, 2].std()
+    record = monitored("moved.parquet", moved, y[2400:], method="m-pca0")
+    assert record["moved"] == ["b"]
+    assert record["alarm"]
+    model = load_model(str(folder / "run"), "m-pca0")
+    stored_moments, arriving = (
+        class_moments(model.transform(rows), labels, precision="double")
+        for rows, labels in ((X[:2400], y[:2400]), (moved, y[2400:]))
+    )
+    expected = stored_moments.drift(arriving)
+    for one, own in zip(record["classes"], expected.classes, strict=True):
+        np.testing.assert_allclose(
+            [one["F"], one["p"], one["distance"]], [own.statistic, own.adjusted, own.distance], rtol=1e-6
+        )
+    told = next(one for one in record["classes"] if one["class"] == "b")
+    assert told["columns"][0] == "f2"
+    assert "The class b moved by" in in_words(record)
+
+
+def test_rows_that_are_far_out_are_listed(night):
+    _, X, _, monitored = night
+    rows = X[2400:2500].copy()
+    rows[[7, 40]] *= 50
+    record = monitored("out.parquet", rows)
+    assert {one["row"] for one in record["farthest"][:2]} == {7, 40}
+    assert "classes" not in record
+    assert record["outside"] >= 2
+
+
+def test_new_classes_alarm_and_the_history_keeps_each_data_set_once(night):
+    folder, X, y, monitored = night
+    for _ in range(2):
+        record = monitored("new.parquet", X[2400:], np.where(y[2400:] == "c", "d", y[2400:]))
+    assert record["new"] == ["d"]
+    assert record["alarm"]
+    nights = json.loads((folder / "run-monitor" / "history.json").read_text())["nights"]
+    names = [one["dataset"] for one in nights]
+    assert len(names) == len(set(names))
+    assert nights[-1] == json.loads(json.dumps(record))
+
+
+def test_a_run_without_belonging_is_refused(tmp_path):
+    X, y = labelled(60, 6, 2, 5)
+    uri = stored(tmp_path, "rows.parquet", X, y)
+    run({"dataset": {"uri": uri}, "methods": "pca", "n_components": 2, "output": str(tmp_path / "run")})
+    with pytest.raises(InputError, match="keeps nothing that tells whether rows belong"):
+        monitor(MonitorConfig(run=str(tmp_path / "run"), dataset=uri))
