@@ -15,7 +15,7 @@ from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.neighbors.options import row_bytes
 from mmpca_dist.passes.scratch import ZarrScratch
 from mmpca_dist.planning.plan import Resources
-from mmpca_dist.planning.run_plan import RunRequest, make_plan
+from mmpca_dist.planning.run_plan import SLACK, RunRequest, make_plan
 from mmpca_dist.runs.fit import preview
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.spans import make_spans
@@ -248,3 +248,12 @@ def test_a_plan_states_no_time_of_a_search(tmp_path, units, limits):
     limits.unit_bytes = limits.smallest_unit_bytes = 8 << 20
     little = preview(make_config(tmp_path / "out", methods=["pca"]))
     assert dict(little.rows())["expected time"] == "not measured: the rows are two reading units or fewer"
+
+
+def test_states_of_sweeps_count_as_memory_or_as_scratch(tmp_path, monkeypatch):
+    config = make_config(tmp_path / "out", "bundled:iris", methods=["bm2pca"], n_components=2)
+    within = preview(config)
+    monkeypatch.setattr(RunRequest, "sweep_in_memory", lambda *_: False)
+    beside = preview(config)
+    assert within.kept == 0 < beside.kept
+    assert within.memory - beside.memory == pytest.approx(SLACK * beside.kept, abs=2)

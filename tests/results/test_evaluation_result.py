@@ -34,6 +34,7 @@ def test_the_verdict_names_the_best_cell_and_how_sure_it_is():
 @pytest.mark.parametrize(("wrong", "said"), [
     (lambda *_: 40, "30.0% error, and no mean is lower: nothing is learned."),
     (lambda m, *_: 40 if m == 0 else 10, "30.0% error; 9 of 27 means are no lower."),
+    (lambda m, *_: 30 if m == 0 else 10, "30.0000% error; 9 of 27 means are no lower."),
     (lambda *_: 10, "30.0% error."),
 ])  # fmt: skip
 def test_the_verdict_beside_naming_the_largest_class(wrong, said):

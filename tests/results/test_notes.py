@@ -1,14 +1,19 @@
 """What a reader must know stands in the report, in the terminal and in `mmpca show`; footnotes are of what is shown."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from helpers.reports import method_result
 from helpers.runs import Recorder
 from helpers.tables import config_of, labelled, write_npz
 from helpers.watching import watched
 
 from mmpca_dist import run
+from mmpca_dist.jobs.records import Results
 from mmpca_dist.results import run_result
+from mmpca_dist.results.certificates import SearchSummary
 from mmpca_dist.results.evaluation_result import result_in
 from mmpca_dist.results.notes import arbitrary
 from mmpca_dist.runs.evaluate import evaluate
@@ -170,3 +175,17 @@ def test_what_is_not_told_apart():
     tied = {**near, "eigenvalues": np.r_[1, 0.5, 0.5], "residuals": np.full(3, np.nan)}
     for orthonormal in (True, False):
         assert arbitrary(**tied, ordered=True, orthonormal=orthonormal).tolist() == [False, True, True]
+
+
+def test_figures_count_components_that_are_switched_off_and_divide_by_the_largest_eigenvalue():
+    made = method_result(active=np.array([True, True, False]), residuals=np.array([1e-3, 2e-3, 4e-3]))
+    assert made.numbers["switched off"] == 1
+    assert made.residual == pytest.approx(4e-3 / made.eigenvalues.max())
+
+
+@pytest.mark.parametrize(("proved", "said"), [(1.0, "100%"), (0.5, "not measured")])
+def test_recall_follows_from_a_proof_of_all_rows_alone(proved, said):
+    certificate = {"queries": 10, "recall": None, "proved_exact": proved}
+    search = SimpleNamespace(stage="search", method=SimpleNamespace(label="m-pca2", title="M-PCA2"))
+    results = Results({"search": {"certificate": certificate}, "count": {"n_rows": 10}})
+    assert SearchSummary(search, results, None)._recall_cells()[0] == said
