@@ -50,16 +50,20 @@ def test_every_method_and_classifier_on_every_split(n_classes, splits, merging, 
 
 @pytest.mark.parametrize("splits", ["shares", "folds"])
 @pytest.mark.e2e
-def test_standardised_columns_with_a_constant_one_and_labels_that_are_words(splits, tmp_path):
+def test_standardised_columns_with_a_constant_one_and_labels_that_are_words(splits, merging, tmp_path):
+    merging("merged")
     X, y = labelled(60, 5, 3, seed=2, separation=0.7)
     X = np.column_stack([X * [1, 10, 100, 1e-3, 1], np.full(60, 0.1)])
     words = np.asarray(["spruce", "ash", "willow"])[y]
-    config = config_of(
-        tmp_path / "out", write_npz(tmp_path / "rows.npz", X, words), standardize=True, n_components=[2, 4],
-        methods=[*ROW_METHODS, "lol", "hsic", "lasso", "fisher-score", "random-projection"],
-        evaluation={**SPLITS[splits], "classifiers": CLASSIFIERS, "margins": False},
+    direct, merged = (
+        config_of(
+            tmp_path / name, write_npz(tmp_path / "rows.npz", X, words), standardize=True, n_components=[2, 4],
+            methods=[*ROW_METHODS, "lol", "hsic", "lasso", "fisher-score", "random-projection"],
+            evaluation={**SPLITS[splits], "classifiers": CLASSIFIERS, "margins": False},
+        )
+        for name in ("direct", "merged")
     )  # fmt: skip
-    assert_as_by_hand(config, X, words)
+    assert_as_by_hand(direct, X, words, merged)
 
 
 @pytest.mark.parametrize("standardize", [False, True])
