@@ -50,7 +50,7 @@ def results_hash(output):
         array = np.asarray(array)
         digest.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
 
-    for folder in ("statistics.zarr", "pairs", "fits", "model", "projected"):
+    for folder in ("statistics.zarr", "pairs", "fits", "model", "belonging", "projected"):
         for path in sorted(Path(output, folder).rglob("*")):
             name = str(path.relative_to(output))
             if path.name == "zarr.json" and '"node_type": "array"' in path.read_text().replace('":"', '": "'):
