@@ -44,11 +44,14 @@ def _whole(job: Job, statistics: Statistics, labels: list[str]) -> FoldModels:
     """Return the models of a run as what was fitted to all rows."""
     models = [load_model(job.run.uri, label) for label in labels]
     exact = tell_reduced(statistics, job.config.class_weight is not None)
-    matrices = [model.projection()[0] for model in models]
+    matrices, _, offsets = zip(*(model.projection() for model in models), strict=True)
     ends = np.cumsum([matrix.shape[1] for matrix in matrices])
     columns = np.split(np.arange(ends[-1]), ends[:-1])
     items = [Reduction(label, len(own), own, None, len(own)) for label, own in zip(labels, columns, strict=True)]
-    moments = [moments_by(statistics.unweighted, model) if exact else None for model in models]
+    moments = [
+        moments_by(statistics.unweighted, model) if exact and offset is None else None
+        for model, offset in zip(models, offsets, strict=True)
+    ]
     mean, side_by_side = statistics.mean, np.concatenate(matrices, axis=1)
     return FoldModels(
         Reductions(side_by_side, mean, items, statistics.scale, None, statistics.adjustment), mean, moments

@@ -11,7 +11,7 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base.transform import gaps_allowed
+from mmpca_dist.methods.base.transform import BY_NAME, gaps_allowed
 from mmpca_dist.tables.foreign import asked_by, check_rows
 from mmpca_dist.tables.readers.memory import encoded_covariates
 
@@ -22,7 +22,7 @@ class TellsBelonging:
     _belonging: Any = None
     """A function that loads it."""
 
-    def belongs(self, X: Any, covariates: Any = None) -> pd.DataFrame:
+    def belongs(self, X: Any, covariates: Any = BY_NAME) -> pd.DataFrame:
         """Tell of rows whether they are like those that trained.
 
         Parameters
@@ -50,7 +50,7 @@ class TellsBelonging:
         belonging, rows = self._scored(X, covariates)
         return pd.DataFrame(belonging.columns(rows), index=getattr(X, "index", None))
 
-    def contributions(self, X: Any, score: str = "q", covariates: Any = None) -> Any:
+    def contributions(self, X: Any, score: str = "q", covariates: Any = BY_NAME) -> Any:
         """Return what each column adds to ``t2`` or ``q`` of rows in memory, shape (n_samples, n_features).
 
         A data frame for a data frame. Raises as ``belongs``.
@@ -66,6 +66,7 @@ class TellsBelonging:
                 f"This {type(self).__name__} keeps nothing that tells whether rows belong to those that trained: run "
                 "it with belonging: {} in the configuration, and take the model of that run by load_model."
             )
+        X, covariates = self._apart(X, covariates)  # type: ignore[attr-defined]
         with asked_by(self):
             rows = check_rows(self, self._table(X), reset=False, **gaps_allowed(self))  # type: ignore[attr-defined]
             belonging = self._belonging()
