@@ -96,7 +96,7 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, 
             in memory becomes indicators, which ``n_features_in_`` and ``feature_names_in_`` count.
         y : array-like or Dask array of shape (n_samples,)
             Labels of at least two classes: integers or strings. For an ``AnnData`` object also the name of a column of
-            ``obs``. Left out, those of a ``Dataset``.
+            ``obs``. Left out, those of a ``Dataset``; methods that ignore labels, such as ``pca``, need none.
         sample_weight : array-like or Dask array of shape (n_samples,), optional
             How often each row counts: a row of weight 2 is that row twice, one of weight 0 is left out first. By
             default every row counts once.
@@ -115,8 +115,7 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, 
 
         Notes
         -----
-        Earlier rows are forgotten. ``moments_`` is kept, so that ``partial_fit`` can extend this fit exactly; not so
-        for fewer rows than columns, class scatters beyond 256 MiB, and ``m-pca1b``.
+        ``moments_`` is kept for ``partial_fit``, but for fewer rows than columns, scatters beyond 256 MiB, ``m-pca1b``.
         """
         return self._fit_anew(X, y, sample_weight, covariates)
 
