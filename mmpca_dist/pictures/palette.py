@@ -15,7 +15,7 @@ LIGHT = {
     "positive": "#b2182b", "negative": "#2166ac",
 }  # fmt: skip
 DARK = {
-    "c0": "#3568f6", "c1": "#b34917", "c2": "#2ef077", "c3": "#fcb2c8", "c4": "#d79700", "c5": "#43b2e1",
+    "c0": "#3568f6", "c1": "#dd6c3c", "c2": "#2ef077", "c3": "#fcb2c8", "c4": "#d79700", "c5": "#43b2e1",
     "c6": "#7758bb", "ink": "#e4e8ec", "ring": "#e4e8ec",
     "faint": "#6b7681", "line": "#343b43", "paper": "#15191d", "before": "#434b54",
     "positive": "#ef6f6c", "negative": "#5aa2e6",

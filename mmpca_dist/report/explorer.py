@@ -67,7 +67,7 @@ def points_part(
     keys, ranks = class_keys(sample, dataset)
     seen, best = separation_words(sample, shown), next(iter(separation(sample, shown)))
     count = max(2, MAX_NUMBERS // (len(sample.codes) * len(shown)))
-    outcome = "class" if keys else dataset["targets"][0]
+    outcome = "class" if keys else dataset.get("targets", [""])[0]
     groups = [{"name": outcome, "labels": [one.label for one in keys], "ranks": ranks.tolist() if keys else []}]
     groups += [_groups_of(name, values) for name, values in sample.columns.items()]
     outcomes = [str(dataset["classes"][code])[:MAX_LETTERS] for code in sample.codes] if keys else None
@@ -87,15 +87,18 @@ def points_part(
         "arrows": dataset["image_shape"] is None,
     }
     targets = dataset.get("targets")
-    colour = f"from blue where {targets[0]} is low to orange" if targets else "coloured by its class"
+    colour = (
+        f", from blue where {targets[0]} is low to orange" if targets else ", coloured by its class" if keys else ""
+    )
     caption = (
-        f"Each point is a row ({sample.note}), {colour}. Point at a row to see which it is; draw a box or a lasso to "
+        f"Each point is a row ({sample.note}){colour}. Point at a row to see which it is; draw a box or a lasso to "
         "mark rows, which stay marked under other methods. Arrows (biplot) show the features with the largest loadings."
     )
     caption += f" {seen}" + note_of_models(shown, "these are coordinates of the first class's model")
     more = f", and its values of {', '.join(sample.columns)}" if sample.columns else ""
     more += ", and its image" if sample.images else ""
-    caption += f" The page holds of each of these rows its number, its outcome and its coordinates{more}."
+    own = "its number, its outcome" if sample.labelled else "its number"
+    caption += f" The page holds of each of these rows {own} and its coordinates{more}."
     if sample.left_out:
         caption += f" It does not hold {', '.join(sample.left_out)}; report.columns says which columns it does."
     alt = f"A scatter plot of {sample.note}. {seen}"

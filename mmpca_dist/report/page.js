@@ -243,15 +243,16 @@
       };
       const save = button("Download marked rows", () => {
         const at = rows.data, up = doc.get_model_by_name("numbers").axis_label;  // none where lines are classes
-        const names = ["row", "outcome", ...data.columns.map((_, i) => `beside${i}`), "x", ...(up ? ["y"] : [])];
-        const heads = ["row", "outcome", ...data.columns, plot.below[0].axis_label, ...(up ? [up] : [])];
+        const known = data.groups[0].name ? ["outcome"] : [];  // rows without labels have none
+        const names = ["row", ...known, ...data.columns.map((_, i) => `beside${i}`), "x", ...(up ? ["y"] : [])];
+        const heads = ["row", ...known, ...data.columns, plot.below[0].axis_label, ...(up ? [up] : [])];
         const lines = rows.selected.indices.map((row) => names.map((name) => quoted(String(at[name][row]))).join(","));
         download("marked rows", [heads.map(quoted).join(","), ...lines].join("\r\n"));
       });
       // Images of the row that is pointed at, or of those that are marked.
       const SIDE = 48, MOST = 24;
       const thumb = (row) => {
-        const { source, columns, lines, tall } = data.images, image = make("i", { className: "thumb", title: `row ${data.rows.row[row]}: ${outcome(row)}` });
+        const { source, columns, lines, tall } = data.images, image = make("i", { className: "thumb", title: `row ${data.rows.row[row]}${data.groups[0].name && `: ${outcome(row)}`}` });
         const [wide, high] = tall > 1 ? [SIDE / tall, SIDE] : [SIDE, SIDE * tall];
         Object.assign(image.style, {
           width: `${wide}px`, height: `${high}px`, backgroundImage: `url(${source})`, backgroundSize: `${columns * wide}px ${lines * high}px`,

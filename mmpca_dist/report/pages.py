@@ -80,7 +80,7 @@ def _facts(dataset: Mapping[str, Any], others: Mapping[str, int]) -> list[tuple[
     counts = {
         "rows": dataset["n_rows"],
         f"features{made}{f' ({dtype})' if dtype else ''}": dataset["n_features"],
-        outcome[0]: outcome[1],
+        **({outcome[0]: outcome[1]} if outcome[1] else {}),
         **{words if number == 1 else f"{words}s": number for words, number in others.items()},
     }
     return [(f"{number:,}", words) for words, number in counts.items()]

@@ -21,7 +21,7 @@ const plots = (() => {
     height, renderers, below: [below], left: [left], min_width: 260, sizing_mode: "stretch_width", toolbar_location: "above",
     background_fill_color: null, border_fill_color: null, outline_line_color: null,
     center: [below, left].map((each, dimension) => model("Grid", { axis: each, dimension })),
-    toolbar: model("Toolbar", { logo: null, active_scroll: null, tools: [
+    toolbar: model("Toolbar", { logo: null, stylesheets: [".bk-divider { background-color: var(--edge) !important; }"], active_scroll: null, tools: [
       ...["PanTool", "BoxZoomTool", "WheelZoomTool"].map((name) => model(name)), ...selecting.map((name) => model(name, { renderers: hovered })),
       ...["ResetTool", "SaveTool"].map((name) => model(name)), model("HoverTool", { tooltips, renderers: hovered }),
     ] }),
@@ -45,7 +45,7 @@ const plots = (() => {
         drawn("words", arrows, "Text", { ...text, x_offset: 4, y_offset: -3 }), drawn("words", means, "Text", { ...text, text_font_style: "bold", text_align: "center", text_baseline: "middle" }),
       ];
       const numbers = axis("", { name: "numbers" }), strips = axis("", { name: "strips", visible: false, ticker: model("FixedTicker") });
-      const tips = [["row", "@row"], [data.groups[0].name, "@outcome"], ...data.columns.map((name, i) => [name, `@beside${i}`]), ["x", "@x{0.000}"], ["y", "@y{0.000}"]];
+      const tips = [["row", "@row"], ...(data.groups[0].name ? [[data.groups[0].name, "@outcome"]] : []), ...data.columns.map((name, i) => [name, `@beside${i}`]), ["x", "@x{0.000}"], ["y", "@y{0.000}"]];
       const options = { left: [numbers, strips], x_range: model("Range1d"), y_range: model("Range1d") };
       return figure(430, axis(""), numbers, renderers, tips, options, marks, ["BoxSelectTool", "LassoSelectTool"]);
     },

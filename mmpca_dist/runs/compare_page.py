@@ -20,8 +20,8 @@ from mmpca_dist.jobs.finished_runs import open_run
 from mmpca_dist.jobs.records import Results
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.chart import DASHES, WIDTH, Axis, Panel, key, percent, words
-from mmpca_dist.pictures.frame import Figure, Heading, Key, PagePart, PrintedTable
-from mmpca_dist.pictures.palette import method_look, place_look
+from mmpca_dist.pictures.frame import Drawn, Field, Figure, Heading, Key, PagePart, PrintedTable
+from mmpca_dist.pictures.palette import place_look
 from mmpca_dist.report.pages import page
 from mmpca_dist.report.sections.projections import ProjectedSample, class_keys, projection_panel, separation
 from mmpca_dist.results.forms import DASH
@@ -37,7 +37,11 @@ PAIRED = 230
 MANY, NUMBER = 40, re.compile(r"[-+.,%\de]+")
 """Rows of a table that is folded away; what stands to the right in its column."""
 HELD = "The share of its total that the first components of a method hold together, a line for each run."
-ERRORS = "Mean test error in percent, a colour for each method and a line for each run; level lines are of all columns."
+ERRORS = (
+    "Mean test error in percent, a panel for each method, a colour for each classifier and a line for each run. "
+    "Vertical scales are the same in all panels."
+)
+LOWEST = "The lowest mean error of each method, in percent"
 
 
 def compare_page(comparisons: Sequence[Comparison]) -> str:
@@ -46,11 +50,12 @@ def compare_page(comparisons: Sequence[Comparison]) -> str:
     for one in comparisons:
         (about, settings), (title, rows) = one.tables().items()
         differ |= dict.fromkeys(row["setting"] for row in settings)
-        told, drawn = _of_runs(one) if one.content == "run" else _errors(one)
+        told, drawn, *lowest = _of_runs(one) if one.content == "run" else _errors(one)
         lead += told
         found = [{**row, "method": title_of(row["method"])} for row in rows if row.get("components") != DASH]
         parts += [
             *(PagePart(figure.name, figure.title, figures=[figure]) for figure in drawn),
+            *(PagePart("lowest", LOWEST, tables=[table]) for table in lowest),
             *([PagePart(f"{one.content}-settings", about, tables=[_table(about, settings)])] if settings else []),
             *([PagePart(f"{one.content}-results", title, tables=[_table(title, found, one.notes)])] if found else []),
         ]
@@ -84,9 +89,10 @@ def _table(title: str, rows: Sequence[dict[str, str]], notes: Sequence[str] = ()
 
 def _of_runs(comparison: Comparison) -> tuple[list[str], list[Figure]]:
     contents = {letter: _contents(folder) for letter, folder in comparison.runs.items()}
-    separates, what = dict[str, tuple[float, str]](), "classes"
+    separates, what, labelled = dict[str, tuple[float, str]](), "classes", True
     for letter, (one, sample) in contents.items():
         what = "ranges of the number to predict" if one.dataset.get("targets") else what
+        labelled = labelled and one.labelled
         for name, share in list(separation(sample, one.methods).items())[:1] if sample is not None else []:
             separates[letter] = 100 * share, title_of(name)
     counts = Counter(method.name for one, _ in contents.values() for method in one.methods)
@@ -117,6 +123,7 @@ def _of_runs(comparison: Comparison) -> tuple[list[str], list[Figure]]:
     if rows:
         figures.insert(0, Figure("compared-rows", "The rows along the components", TURNED, rows, [*legend.values()]))
     told = f"separates the {what} most: {{:.1f}}% of the spread along two components lies between them"
+    told = told if labelled else "holds most of the scatter: {:.1f}% of it along two components"
     return _best(separates, told, "more"), figures
 
 
@@ -137,34 +144,49 @@ def turned_towards(rows: NDArray[np.float64], towards: NDArray[np.float64]) -> N
     return np.asarray(rows @ left @ right)
 
 
-def _errors(comparison: Comparison) -> tuple[list[str], list[Figure]]:
-    panels, least = [], dict[str, tuple[float, str]]()
+def _errors(comparison: Comparison) -> tuple[list[str], list[Figure], PrintedTable]:
+    panels, lowest, legend, least = (
+        list[Drawn](),
+        list[list[Field | str]](),
+        dict[str, Key](),
+        dict[str, tuple[float, str]](),
+    )
     dashes = dict(zip(comparison.runs, [*DASHES, *len(comparison.runs) * ["dotted"]], strict=False))
-    methods = dict.fromkeys(row["method"] for row in comparison.results)
-    for classifier in dict.fromkeys(row["classifier"] for row in comparison.results):
-        panel, sizes = Panel(words(classifier), "components", "test error (%)", 260), set[int]()
-        for method, (letter, dash) in product(methods, dashes.items()):
-            colour, mark = method_look(method)
+    classifiers = dict.fromkeys(row["classifier"] for row in comparison.results)
+    known = [row[f"error {letter}"] for row, letter in product(comparison.results, dashes)]
+    range_of = [error for error in known if error is not None]
+    for method in dict.fromkeys(row["method"] for row in comparison.results):
+        panel, sizes, best = (
+            Panel(words(title_of(method)), "components", "test error (%)", 190, PAIRED),
+            set[int](),
+            dict[str, tuple[float, str]](),
+        )
+        panel.y.see(range_of)
+        for (place, classifier), (letter, dash) in product(enumerate(classifiers), dashes.items()):
             found = sorted(
                 (int(row["components"].partition(",")[0]), row[f"error {letter}"])
                 for row in comparison.results
                 if (row["method"], row["classifier"]) == (method, classifier) and row[f"error {letter}"] is not None
             )
-            for error, size in sorted((error, size) for size, error in found)[:1]:
-                how = f"{title_of(method)}, K = {size}, {classifier}"
-                least[letter] = min(least.get(letter, (error, how)), (error, how))
-            if method == "all-columns" and found:
-                panel.rule(colour, y=panel.y.see([found[0][1]])[0], dash=dash)
-            elif found:
-                at, errors = zip(*found, strict=True)
-                sizes |= {*at}
-                panel.line(at, errors, colour, dash=dash)
-                panel.points(at, errors, colour, mark, hollow=letter != "A")
+            if not found:
+                continue
+            error, size = min((error, size) for size, error in found)
+            best[letter] = min(best.get(letter, (error, "~")), (error, f"K = {size}, {classifier}"))
+            (colour, mark), (at, errors) = place_look(place), zip(*found, strict=True)
+            sizes |= {*at}
+            legend[classifier] = key(classifier, colour, mark, "")
+            panel.line(at, errors, colour, dash=dash)
+            panel.points(at, errors, colour, mark, hollow=letter != "A")
+        for letter, (error, how) in best.items():
+            least[letter] = min(least.get(letter, (error, "~")), (error, f"{title_of(method)}, {how}"))
+        shown = (best.get(letter) for letter in dashes)
+        lowest.append([title_of(method), *(Field(f"{one[0]:.2f}", [one[1]]) if one else DASH for one in shown)])
         panel.x.ticks = [(size, str(size)) for size in sorted(sizes)]
-        panels.append(panel.drawn())
-    keys = [
-        key(title_of(one), method_look(one)[0], method_look(one)[1] * (one != "all-columns"), "") for one in methods
-    ]
-    keys += [key(f"run {letter}", "ink", "", dash) for letter, dash in dashes.items()]
+        panels += [panel.drawn()] if method != "all-columns" else []
+    keys = [*legend.values(), *(key(f"run {letter}", "ink", "", dash) for letter, dash in dashes.items())]
     lead = _best(least, "has the lowest mean error of those below, {:.1f}%", "less")
-    return lead, [Figure("compared-errors", "Errors by number of components", ERRORS, panels, keys)]
+    table = PrintedTable(
+        [Heading("method", "head"), *(Heading(f"error {letter}", "number") for letter in dashes)], lowest
+    )
+    figures = [Figure("compared-errors", "Errors by number of components", ERRORS, panels, keys)] if panels else []
+    return lead, figures, table

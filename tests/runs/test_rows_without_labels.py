@@ -4,12 +4,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
+from helpers.reports import check_page
 from helpers.runs import through
 from helpers.tables import labelled
 from scipy.sparse import csr_array
 
 from mmpca_dist import MarginPCA, load_model, run
 from mmpca_dist.errors import ConfigError, InputError
+from mmpca_dist.runs.compare_page import compare_page
+from mmpca_dist.runs.compare_runs import compare_runs
 from mmpca_dist.runs.evaluate import evaluate
 
 METHODS = ["pca", "random-projection", "all-columns"]
@@ -39,6 +42,24 @@ def test_a_run_without_labels_is_that_of_pca(maps, tmp_path):
     through(tmp_path / "run", tmp_path / "rows.parquet", tmp_path / "out.parquet", methods=["pca"])
     written = pd.read_parquet(tmp_path / "out.parquet")
     np.testing.assert_allclose(written["q"], found["q"], rtol=1e-8, atol=1e-12)
+
+
+def test_pages_of_rows_without_labels_speak_of_no_classes(tmp_path):
+    """Their first sentence is about the scatter that components hold; so is that of a comparison."""
+    run_of(tmp_path, methods=METHODS[:2])
+    page = check_page((tmp_path / "run" / "report" / "index.html").read_text())
+    shares = [load_model(str(tmp_path / "run"), name) for name in METHODS[:2]]
+    first, other = (model.eigenvalues_[:2].sum() / model.total_ for model in shares)
+    told = f"PCA holds most of the scatter of the rows: {first:.0%} along its first two components"
+    assert f"{told} (of the other method, {other:.0%})" in page.text
+    for word in ("Classes", "classes most", "1 classes", "by its class", "between classes", "its outcome"):
+        assert word not in page.text
+    points = page.data["points"]
+    assert points["groups"] == [{"name": "", "labels": [], "ranks": []}] and points["strips"] is None
+    run_of(tmp_path, methods=METHODS[:2], output=str(tmp_path / "other"), n_components=2)
+    (found,) = compare_runs([str(tmp_path / name) for name in ("run", "other")])
+    text = check_page(compare_page([found])).text
+    assert "holds most of the scatter" in text and "separates" not in text
 
 
 def test_methods_that_need_classes_are_refused_by_name(tmp_path):

@@ -72,6 +72,7 @@ class ProjectedSample:
     """Such columns that a page does not carry."""
     images: Mapping[str, Any] | None = None
     """The rows as images, as of `image_sheet`."""
+    labelled: bool = True
 
     @classmethod
     def of(cls, finished: SolvedRun, methods: Sequence[Figures]) -> ProjectedSample | None:
@@ -110,7 +111,17 @@ class ProjectedSample:
         columns, left_out = _columns(finished, numbers)
         shape = None if config.report.columns == "none" else counted["image_shape"]
         images = image_sheet(finished.table, numbers, shape)
-        return cls(stacked, codes, note, numbers, values.tolist() if has_targets else (), columns, left_out, images)
+        return cls(
+            stacked,
+            codes,
+            note,
+            numbers,
+            values.tolist() if has_targets else (),
+            columns,
+            left_out,
+            images,
+            not classless,
+        )
 
 
 def _columns(finished: SolvedRun, numbers: Sequence[int]) -> tuple[dict[str, list[str]], list[str]]:
@@ -150,11 +161,11 @@ def _is_measured(column: Column, name: str, chunks: Sequence[tuple[int, int]]) -
 
 
 def class_keys(sample: ProjectedSample, dataset: Mapping[str, Any]) -> tuple[list[ClassKey], NDArray[np.intp]]:
-    """Return the classes with a colour, the largest, and the place of each row among them; none for numbers.
+    """Return the classes with a colour, the largest, and the place of each row among them.
 
-    Rows of all other classes share the place after the last, and its grey.
+    Numbers and rows without labels have none. Rows of all other classes share the place after the last, and its grey.
     """
-    if dataset.get("targets"):
+    if dataset.get("targets") or not sample.labelled:
         return [], np.zeros(len(sample.codes), np.intp)
     names, counts = dataset["classes"], np.asarray(dataset["counts"])
     largest = np.sort(np.argsort(-counts, kind="stable")[:MAX_KEYS])
@@ -175,8 +186,9 @@ def _projections(methods: Sequence[Figures], sample: ProjectedSample, dataset: M
     rows = [np.asarray(sample.rows[method.name][:, : method.size], np.float64) for method in shown]
     panels = [projection_panel(m.label, each, sample, keys, ranks) for m, each in zip(shown, rows, strict=True)]
     targets = dataset.get("targets")
-    told = f", from blue where {targets[0]} is low to orange" if targets else ", coloured by its class"
-    caption = f"Each point is a row ({sample.note}){told}. A method with one component has a line for each class."
+    told = f", from blue where {targets[0]} is low to orange" if targets else ", coloured by its class" if keys else ""
+    caption = f"Each point is a row ({sample.note}){told}."
+    caption += " A method with one component has a line for each class." if keys else ""
     caption += note_of_models(shown, "these are the coordinates of the first class's model")
     alt = f"Scatter plots of {sample.note}. {separation_words(sample, shown)}"
     entries = [key(one.label, one.colour, one.mark) for one in keys]
@@ -215,9 +227,15 @@ def projection_panel(
 
 
 def separation(sample: ProjectedSample, methods: Sequence[Figures]) -> dict[str, float]:
-    """Return the share of the spread along two components that lies between classes, of methods with projected rows."""
+    """Return the share of the spread along two components that lies between classes, of methods with projected rows.
+
+    Without labels it is the share of the scatter that the two hold.
+    """
     explained = {}
     for method in (each for each in methods if each.name in sample.rows and sample.rows[each.name].shape[1]):
+        if not sample.labelled:
+            explained[method.name] = float(np.nansum(method.mean_shares[:2]))
+            continue
         rows = np.asarray(sample.rows[method.name][:, : min(method.size, 2)], dtype=np.float64)
         finite = np.isfinite(rows).all(axis=1)
         rows, codes = rows[finite] - rows[finite].mean(axis=0), np.asarray(sample.codes)[finite]
@@ -228,7 +246,10 @@ def separation(sample: ProjectedSample, methods: Sequence[Figures]) -> dict[str,
 
 
 def answer_words(sample: ProjectedSample, methods: Sequence[Figures]) -> str:
-    """Return which method separates the classes most along two components, and how much of its total these hold."""
+    """Return which method separates the classes most along two components, and how much of its total these hold.
+
+    Without labels, return which holds most of the scatter.
+    """
     shares = separation(sample, methods)
     name, share = next(iter(shares.items()))
     best = next(method for method in methods if method.name == name)
@@ -237,6 +258,10 @@ def answer_words(sample: ProjectedSample, methods: Sequence[Figures]) -> str:
     what = "ranges of the number to predict" if sample.values else "classes"
     others = [each for each in shares.values() if each < share]
     rest = f" (of the other methods, {min(others):.0%} to {max(others):.0%})" if len(others) > 1 else ""
+    if not sample.labelled:
+        rest = rest or "".join(f" (of the other method, {other:.0%})" for other in others)
+        more = f", and {best.share:.0%} along all {best.size}" if best.size > count and np.isfinite(best.share) else ""
+        return f"{best.title} holds most of the scatter of the rows: {share:.0%} along {along}{rest}{more}."
     subject = "It holds" if count == 1 else "The two hold"
     total = (
         f" {subject} {held:.0%} of what the method looks for in the table."
@@ -255,6 +280,8 @@ def separation_words(sample: ProjectedSample, methods: Sequence[Figures]) -> str
     shares = [f"{titles[name]} {share:.0%}" for name, share in separation(sample, methods).items()]
     what = "ranges of the number to predict" if sample.values else "classes"
     of = f"{', '.join(shares[:-1])} and {shares[-1]}" if len(shares) > 1 else shares[0]
+    if not sample.labelled:
+        return f"Share of the scatter that the first two components hold: {of}."
     return f"Share of the spread along the first two components that lies between {what}: {of}."
 
 

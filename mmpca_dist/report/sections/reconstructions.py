@@ -126,7 +126,7 @@ def _reconstructions(methods: Sequence[Figures], shown: Reconstructions, dataset
     def line(name: str, rows: NDArray, above: Sequence[str] = ()) -> tuple[str, list[NDArray[np.uint8]], Sequence[str]]:
         return name, [greys(row.reshape(shape), ends) for row in rows], above
 
-    labels = [words(label, LETTERS) for label in shown.labels]
+    labels = [words(label, LETTERS) for label in shown.labels if dataset["classes"]]
     panels = [mosaic("", [line(name, rows, () if i else labels) for i, (name, rows) in enumerate(tops)])]
     for method in methods:
         # A method with fewer components than asked for shows all that it has once.
