@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import gc
 import time
@@ -15,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from mmpca_dist.passes.checkpoint import most_kept
+from mmpca_dist.passes.checkpoint import SMALL, most_kept
 from mmpca_dist.passes.schedulers import Finding, Graph, OnRows, Scheduler, SpanDone, merge_leaf, run_span
 from mmpca_dist.passes.serialization import size_of
 from mmpca_dist.passes.units import release
@@ -121,10 +122,13 @@ class Pilot(Scheduler):
             seconds.append((time.perf_counter() - begin) / share)
             results.append(result)
             tasks.append(most)
-            left.append(int(kept / share))
+            left.append(max(int(kept / share), size_of(result)))
         merged, merging, kept, stored = results[0], 0, left[0], size_of(results[0])
         if len(results) > 1:
+            if stored < SMALL:
+                merge_leaf(merge, *copy.deepcopy(results))  # a first merge may import modules, which is far more
             merged, merging, kept = _measured(merge_leaf, merge, *results)
+            kept = max(kept, size_of(merged))  # other threads may have given back meanwhile
         self.footprints.append(
             Footprint(
                 *self._pass, len(spans), len(units), held, max(tasks), min(left), kept, merging,

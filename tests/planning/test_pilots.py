@@ -64,6 +64,24 @@ def test_what_a_first_task_imports_is_not_left_by_all():
     assert MIB <= found.left < 2 * MIB <= 32 * MIB <= found.task
 
 
+def test_what_a_first_merge_imports_is_not_merged_by_all():
+    modules = []
+
+    def merge(left, right):
+        if not modules:
+            modules.append(np.ones(32 * MIB, np.uint8))
+        return [left[0] + right[0]]
+
+    pilot, spans = Pilot(), [Span(i, (4 * i, 4 * i + 4)) for i in range(100)]
+    with traced():
+        pilot.begins("own", 1234)
+        Tasks(scheduler=pilot).run(OnRows(None, lambda _, span: [np.ones(100)]), spans, merge, "own")
+    (found,) = pilot.footprints
+    assert found.merging < MIB
+    assert found.merged >= found.stored[1] == 800
+    assert found.memory(1, 1.0) < 4 * MIB
+
+
 def test_a_pilot_measures_what_its_tasks_allocate():
     """Tasks take 8 MiB and leave 1; a merger takes 3 in addition and leaves 2."""
 
