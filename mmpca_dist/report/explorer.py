@@ -87,9 +87,8 @@ def points_part(
         "arrows": dataset["image_shape"] is None,
     }
     targets = dataset.get("targets")
-    colour = (
-        f", from blue where {targets[0]} is low to orange" if targets else ", coloured by its class" if keys else ""
-    )
+    colour = ", coloured by its class" if keys else ""
+    colour = f", from blue where {targets[0]} is low to orange" if targets else colour
     caption = (
         f"Each point is a row ({sample.note}){colour}. Point at a row to see which it is; draw a box or a lasso to "
         "mark rows, which stay marked under other methods. Arrows (biplot) show the features with the largest loadings."
@@ -97,8 +96,8 @@ def points_part(
     caption += f" {seen}" + note_of_models(shown, "these are coordinates of the first class's model")
     more = f", and its values of {', '.join(sample.columns)}" if sample.columns else ""
     more += ", and its image" if sample.images else ""
-    own = "its number, its outcome" if sample.labelled else "its number"
-    caption += f" The page holds of each of these rows {own} and its coordinates{more}."
+    caption += f" The page holds of each of these rows its number{', its outcome' * sample.labelled}"
+    caption += f" and its coordinates{more}."
     if sample.left_out:
         caption += f" It does not hold {', '.join(sample.left_out)}; report.columns says which columns it does."
     alt = f"A scatter plot of {sample.note}. {seen}"

@@ -243,9 +243,8 @@
       };
       const save = button("Download marked rows", () => {
         const at = rows.data, up = doc.get_model_by_name("numbers").axis_label;  // none where lines are classes
-        const known = data.groups[0].name ? ["outcome"] : [];  // rows without labels have none
-        const names = ["row", ...known, ...data.columns.map((_, i) => `beside${i}`), "x", ...(up ? ["y"] : [])];
-        const heads = ["row", ...known, ...data.columns, plot.below[0].axis_label, ...(up ? [up] : [])];
+        const names = ["row", ...(data.groups[0].name ? ["outcome"] : []), ...data.columns.map((_, i) => `beside${i}`), "x", ...(up ? ["y"] : [])];
+        const heads = ["row", ...(data.groups[0].name ? ["outcome"] : []), ...data.columns, plot.below[0].axis_label, ...(up ? [up] : [])];
         const lines = rows.selected.indices.map((row) => names.map((name) => quoted(String(at[name][row]))).join(","));
         download("marked rows", [heads.map(quoted).join(","), ...lines].join("\r\n"));
       });

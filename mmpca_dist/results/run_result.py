@@ -74,9 +74,8 @@ class RunResult(Result):
     """The result of a run, with the parts that only its page shows."""
 
     dataset: dict[str, Any]
-    """``uri``, ``n_rows``, ``n_features``, ``dtype``, ``classes`` (names, none without labels),
-    ``counts`` (rows per class), ``feature_names`` (or None) and ``image_shape`` (height and width of a row in C order,
-    or None)."""
+    """``uri``, ``n_rows``, ``n_features``, ``dtype``, ``classes`` (names; none without labels), ``counts`` (rows each),
+    ``feature_names`` (or None) and ``image_shape`` (height and width of a row in C order, or None)."""
     methods: list[Figures]
     table: PrintedTable
     """The table of methods, with small print."""
@@ -171,7 +170,7 @@ def result_of(
         sizes = sizes_of(config, results, section.label)
         model = load_model(run.uri, section.label) if model_of is None else model_of(section.label)
         methods.append(figures(model, section, sizes, history, first_pass))
-        targets = f"to predict: {', '.join(count['targets'])}" if "targets" in count else ""
+    targets = f"to predict: {', '.join(count['targets'])}" if "targets" in count else ""
     labelled = not config.dataset.classless
     names = list(map(str, count["classes"])) if labelled else []
     dataset = {**count, "uri": count.get("uri", config.dataset.uri), "classes": names}

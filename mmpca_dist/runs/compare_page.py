@@ -37,11 +37,7 @@ PAIRED = 230
 MANY, NUMBER = 40, re.compile(r"[-+.,%\de]+")
 """Rows of a table that is folded away; what stands to the right in its column."""
 HELD = "The share of its total that the first components of a method hold together, a line for each run."
-ERRORS = (
-    "Mean test error in percent, a panel for each method, a colour for each classifier and a line for each run. "
-    "Vertical scales are the same in all panels."
-)
-LOWEST = "The lowest mean error of each method, in percent"
+ERRORS = "Mean test error in percent, on one scale: a panel a method, a colour a classifier, a line a run."
 
 
 def compare_page(comparisons: Sequence[Comparison]) -> str:
@@ -55,7 +51,7 @@ def compare_page(comparisons: Sequence[Comparison]) -> str:
         found = [{**row, "method": title_of(row["method"])} for row in rows if row.get("components") != DASH]
         parts += [
             *(PagePart(figure.name, figure.title, figures=[figure]) for figure in drawn),
-            *(PagePart("lowest", LOWEST, tables=[table]) for table in lowest),
+            *(PagePart("lowest", "Lowest error of each method, in percent", tables=[table]) for table in lowest),
             *([PagePart(f"{one.content}-settings", about, tables=[_table(about, settings)])] if settings else []),
             *([PagePart(f"{one.content}-results", title, tables=[_table(title, found, one.notes)])] if found else []),
         ]
@@ -89,10 +85,9 @@ def _table(title: str, rows: Sequence[dict[str, str]], notes: Sequence[str] = ()
 
 def _of_runs(comparison: Comparison) -> tuple[list[str], list[Figure]]:
     contents = {letter: _contents(folder) for letter, folder in comparison.runs.items()}
-    separates, what, labelled = dict[str, tuple[float, str]](), "classes", True
+    separates, what = dict[str, tuple[float, str]](), "classes"
     for letter, (one, sample) in contents.items():
         what = "ranges of the number to predict" if one.dataset.get("targets") else what
-        labelled = labelled and one.labelled
         for name, share in list(separation(sample, one.methods).items())[:1] if sample is not None else []:
             separates[letter] = 100 * share, title_of(name)
     counts = Counter(method.name for one, _ in contents.values() for method in one.methods)
@@ -123,8 +118,8 @@ def _of_runs(comparison: Comparison) -> tuple[list[str], list[Figure]]:
     if rows:
         figures.insert(0, Figure("compared-rows", "The rows along the components", TURNED, rows, [*legend.values()]))
     told = f"separates the {what} most: {{:.1f}}% of the spread along two components lies between them"
-    told = told if labelled else "holds most of the scatter: {:.1f}% of it along two components"
-    return _best(separates, told, "more"), figures
+    scatter = "holds most of the scatter: {:.1f}% of it along two components"
+    return _best(separates, told if all(one.labelled for one, _ in contents.values()) else scatter, "more"), figures
 
 
 def _contents(folder: str) -> tuple[RunResult, ProjectedSample | None]:
@@ -145,36 +140,23 @@ def turned_towards(rows: NDArray[np.float64], towards: NDArray[np.float64]) -> N
 
 
 def _errors(comparison: Comparison) -> tuple[list[str], list[Figure], PrintedTable]:
-    panels, lowest, legend, least = (
-        list[Drawn](),
-        list[list[Field | str]](),
-        dict[str, Key](),
-        dict[str, tuple[float, str]](),
-    )
+    panels, lowest, least = list[Drawn](), list[list[Field | str]](), dict[str, tuple[float, str]]()
     dashes = dict(zip(comparison.runs, [*DASHES, *len(comparison.runs) * ["dotted"]], strict=False))
     classifiers = dict.fromkeys(row["classifier"] for row in comparison.results)
-    known = [row[f"error {letter}"] for row, letter in product(comparison.results, dashes)]
-    range_of = [error for error in known if error is not None]
     for method in dict.fromkeys(row["method"] for row in comparison.results):
-        panel, sizes, best = (
-            Panel(words(title_of(method)), "components", "test error (%)", 190, PAIRED),
-            set[int](),
-            dict[str, tuple[float, str]](),
-        )
-        panel.y.see(range_of)
+        panel, sizes = Panel(words(title_of(method)), "components", "test error (%)", 190, PAIRED), set[int]()
+        panel.y.see([row[f"error {letter}"] for row, letter in product(comparison.results, dashes)])
+        best: dict[str, tuple[float, str]] = {}
         for (place, classifier), (letter, dash) in product(enumerate(classifiers), dashes.items()):
             found = sorted(
                 (int(row["components"].partition(",")[0]), row[f"error {letter}"])
                 for row in comparison.results
                 if (row["method"], row["classifier"]) == (method, classifier) and row[f"error {letter}"] is not None
             )
-            if not found:
-                continue
-            error, size = min((error, size) for size, error in found)
-            best[letter] = min(best.get(letter, (error, "~")), (error, f"K = {size}, {classifier}"))
-            (colour, mark), (at, errors) = place_look(place), zip(*found, strict=True)
+            for error, size in sorted((error, size) for size, error in found)[:1]:
+                best[letter] = min(best.get(letter, (error, "~")), (error, f"K = {size}, {classifier}"))
+            (colour, mark), (at, errors) = place_look(place), zip(*found, strict=True) if found else ((), ())
             sizes |= {*at}
-            legend[classifier] = key(classifier, colour, mark, "")
             panel.line(at, errors, colour, dash=dash)
             panel.points(at, errors, colour, mark, hollow=letter != "A")
         for letter, (error, how) in best.items():
@@ -183,10 +165,9 @@ def _errors(comparison: Comparison) -> tuple[list[str], list[Figure], PrintedTab
         lowest.append([title_of(method), *(Field(f"{one[0]:.2f}", [one[1]]) if one else DASH for one in shown)])
         panel.x.ticks = [(size, str(size)) for size in sorted(sizes)]
         panels += [panel.drawn()] if method != "all-columns" else []
-    keys = [*legend.values(), *(key(f"run {letter}", "ink", "", dash) for letter, dash in dashes.items())]
+    keys = [key(one, *place_look(i), "") for i, one in enumerate(classifiers)]
+    keys += [key(f"run {letter}", "ink", "", dash) for letter, dash in dashes.items()]
     lead = _best(least, "has the lowest mean error of those below, {:.1f}%", "less")
-    table = PrintedTable(
-        [Heading("method", "head"), *(Heading(f"error {letter}", "number") for letter in dashes)], lowest
-    )
+    headings = [Heading("method", "head"), *(Heading(f"error {letter}", "number") for letter in dashes)]
     figures = [Figure("compared-errors", "Errors by number of components", ERRORS, panels, keys)] if panels else []
-    return lead, figures, table
+    return lead, figures, PrintedTable(headings, lowest)

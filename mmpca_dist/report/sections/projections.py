@@ -111,17 +111,8 @@ class ProjectedSample:
         columns, left_out = _columns(finished, numbers)
         shape = None if config.report.columns == "none" else counted["image_shape"]
         images = image_sheet(finished.table, numbers, shape)
-        return cls(
-            stacked,
-            codes,
-            note,
-            numbers,
-            values.tolist() if has_targets else (),
-            columns,
-            left_out,
-            images,
-            not classless,
-        )
+        targets = values.tolist() if has_targets else ()
+        return cls(stacked, codes, note, numbers, targets, columns, left_out, images, not classless)
 
 
 def _columns(finished: SolvedRun, numbers: Sequence[int]) -> tuple[dict[str, list[str]], list[str]]:
@@ -187,8 +178,8 @@ def _projections(methods: Sequence[Figures], sample: ProjectedSample, dataset: M
     panels = [projection_panel(m.label, each, sample, keys, ranks) for m, each in zip(shown, rows, strict=True)]
     targets = dataset.get("targets")
     told = f", from blue where {targets[0]} is low to orange" if targets else ", coloured by its class" if keys else ""
-    caption = f"Each point is a row ({sample.note}){told}."
-    caption += " A method with one component has a line for each class." if keys else ""
+    told += ". A method with one component has a line for each class." if keys else "."
+    caption = f"Each point is a row ({sample.note}){told}"
     caption += note_of_models(shown, "these are the coordinates of the first class's model")
     alt = f"Scatter plots of {sample.note}. {separation_words(sample, shown)}"
     entries = [key(one.label, one.colour, one.mark) for one in keys]
@@ -227,10 +218,7 @@ def projection_panel(
 
 
 def separation(sample: ProjectedSample, methods: Sequence[Figures]) -> dict[str, float]:
-    """Return the share of the spread along two components that lies between classes, of methods with projected rows.
-
-    Without labels it is the share of the scatter that the two hold.
-    """
+    """Return the share of the spread along two components between classes, or of the scatter of rows without labels."""
     explained = {}
     for method in (each for each in methods if each.name in sample.rows and sample.rows[each.name].shape[1]):
         if not sample.labelled:
@@ -246,10 +234,7 @@ def separation(sample: ProjectedSample, methods: Sequence[Figures]) -> dict[str,
 
 
 def answer_words(sample: ProjectedSample, methods: Sequence[Figures]) -> str:
-    """Return which method separates the classes most along two components, and how much of its total these hold.
-
-    Without labels, return which holds most of the scatter.
-    """
+    """Return which method separates classes, or else holds of the scatter, most along two components, and how much."""
     shares = separation(sample, methods)
     name, share = next(iter(shares.items()))
     best = next(method for method in methods if method.name == name)
@@ -280,9 +265,8 @@ def separation_words(sample: ProjectedSample, methods: Sequence[Figures]) -> str
     shares = [f"{titles[name]} {share:.0%}" for name, share in separation(sample, methods).items()]
     what = "ranges of the number to predict" if sample.values else "classes"
     of = f"{', '.join(shares[:-1])} and {shares[-1]}" if len(shares) > 1 else shares[0]
-    if not sample.labelled:
-        return f"Share of the scatter that the first two components hold: {of}."
-    return f"Share of the spread along the first two components that lies between {what}: {of}."
+    between = f"spread along the first two components that lies between {what}"
+    return f"Share of the {between if sample.labelled else 'scatter that the first two components hold'}: {of}."
 
 
 def reach(values: NDArray[np.float64]) -> tuple[float, float]:
