@@ -42,7 +42,7 @@ class ScoreCounts:
     def __add__(self, other: ScoreCounts) -> ScoreCounts:
         steps, places = np.unique(np.concatenate([self.steps, other.steps]), return_inverse=True)
         counts = np.bincount(places.ravel(), np.concatenate([self.counts, other.counts]), len(steps))
-        return ScoreCounts(steps, counts, self.lags + other.lags)
+        return ScoreCounts(steps, counts.astype(np.float64), self.lags + other.lags)
 
     @property
     def correlation(self) -> float:
