@@ -18,12 +18,12 @@ from mmpca_dist.evaluation.comparisons import (
     Summary,
     combined_standard_error,
     corrected_t_test,
-    holm,
     sign_test,
     standard_errors_apart,
 )
 from mmpca_dist.evaluation.results import verdict
 from mmpca_dist.evaluation.tables import ErrorTable
+from mmpca_dist.statistics.drift import holm
 
 
 @given(pairs=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=12))
