@@ -42,10 +42,7 @@ class Score:
 
     name: str
     column: str
-    title: str
     of: Callable[[ScoredRows, Reference], dict[str, Any]]
-    reads_rows: bool = False
-    """Whether it needs the squared distances, beyond coordinates."""
 
 
 SCORES: Registry[Score] = Registry(Score, "mmpca_dist.belonging.scores", group="mmpca_dist.scores")

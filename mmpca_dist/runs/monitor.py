@@ -12,7 +12,7 @@ from mmpca_dist.configuration.requests import MonitorConfig, TransformConfig
 from mmpca_dist.errors import plural, some_names
 from mmpca_dist.finite import or_none
 from mmpca_dist.jobs import records
-from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.directory import RunDirectory, transform_folder
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.finished_runs import counted, finished, load_model, open_run
 from mmpca_dist.jobs.stored_belonging import load_belonging, load_reduced
@@ -40,9 +40,10 @@ def monitor(config: MonitorConfig, callbacks: list[Callback] | None = None, clie
     alpha = belonging.alpha if config.alpha is None else config.alpha
     name = storage.digest(config.dataset)[:8]
     uri = storage.join(output, f"{name}.zarr")
-    if not storage.exists(uri):
-        settings = {"output": config.run, "dataset": config.dataset, "destination": uri, "methods": [method]}
-        transform(TransformConfig(**settings, features=config.features, label=config.label), callbacks, client)
+    if not RunDirectory(transform_folder(uri)).exists:
+        storage.remove(uri)  # scores of what was at this address another night
+    settings = {"output": config.run, "dataset": config.dataset, "destination": uri, "methods": [method]}
+    transform(TransformConfig(**settings, features=config.features, label=config.label), callbacks, client)
     rows, labelled = _outside(uri, alpha)
     record = {
         "dataset": config.dataset,
@@ -114,10 +115,10 @@ def _told(one: ClassDrift, model: MomentReducer, names: Any) -> dict[str, Any]:
 
 
 def _keep(uri: str, record: dict[str, Any]) -> None:
-    """Add a record to the history; one of the same data set is replaced."""
+    """Add a record to the history, unless it is there: the same rows give the same record."""
     nights = storage.read_json(uri)["nights"] if storage.exists(uri) else []
-    others = [one for one in nights if one["dataset"] != record["dataset"]]
-    storage.write_json(uri, {"nights": [*others, record]})
+    if record not in nights:
+        storage.write_json(uri, {"nights": [*nights, record]})
 
 
 def in_words(record: dict[str, Any]) -> str:

@@ -33,4 +33,4 @@ def class_distance(rows: ScoredRows, reference: Reference) -> dict[str, Any]:
     return {"nearest_class": reference.classes[nearest], "distance": np.einsum("ij,ij->i", offsets, offsets)}
 
 
-SCORE = Score("class-distance", "distance", "distance to the nearest class", class_distance)
+SCORE = Score("class-distance", "distance", class_distance)

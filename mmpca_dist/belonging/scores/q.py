@@ -17,4 +17,4 @@ def q(rows: ScoredRows, reference: Reference) -> dict[str, NDArray]:
     return {"q": np.maximum(rows.squares - np.einsum("ij,ij->i", projected, projected), 0)}
 
 
-SCORE = Score("q", "q", "residual Q (SPE), away from the components", q, reads_rows=True)
+SCORE = Score("q", "q", q)

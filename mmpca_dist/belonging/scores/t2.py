@@ -17,4 +17,4 @@ def t2(rows: ScoredRows, reference: Reference) -> dict[str, NDArray]:
     return {"t2": np.einsum("ij,ij->i", whitened, whitened)}
 
 
-SCORE = Score("t2", "t2", "Hotelling's T2, along the components", t2)
+SCORE = Score("t2", "t2", t2)
