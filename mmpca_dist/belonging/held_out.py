@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,9 @@ from mmpca_dist.evaluation.reductions import Reductions, fit_reductions
 from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.scores import naming
 from mmpca_dist.evaluation.splits import Splits
-from mmpca_dist.evaluation.training import Training
+from mmpca_dist.evaluation.training import Trained
 from mmpca_dist.passes.rows import Rows
-from mmpca_dist.passes.units import read_batches
+from mmpca_dist.passes.units import BLOCK_ROWS, read_batches
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.dataset import Dataset
@@ -48,26 +48,6 @@ class Whole(Splits):
         return np.zeros((1, len(labels)), np.int32)
 
 
-def scorers_of(
-    rows: Rows, splits: Splits, request: EvaluationRequest, training: Training, sizes: Mapping[str, int],
-    shrinkage: float,
-) -> list[RowScorer]:  # fmt: skip
-    """Return the scorer of what trains while each part of a split is held out.
-
-    ``sizes`` has the number of components of each method. A pass over the rows follows those of ``training`` where
-    statistics do not tell the moments of reduced rows. Raises InputError for rows that a method cannot use.
-    """
-    meter, folds = Meter(rows.on_pass), []
-    for index, (statistics, _) in enumerate(training(rows, splits, request, meter)):
-        with naming(splits.first + index):
-            fitted = fit_reductions(statistics, request, meter)
-            items = [item for item in fitted.items if item.used and item.n_components == sizes[item.method]]
-            moments = [item.moments and item.moments() for item in items]
-        bare = replace(fitted.without_moments(), items=[replace(item, moments=None) for item in items])
-        folds.append(FoldModels(bare, statistics.mean, moments))
-    return complete(rows, splits, folds, shrinkage)
-
-
 @dataclass
 class FoldModels:
     """Reductions of one number of components each, the mean of the rows that they were fitted to, and their moments."""
@@ -90,6 +70,26 @@ class FoldModels:
         return RowScorer(np.concatenate(directions, axis=1), self.mean, scale, references, self.reductions.adjustment)
 
 
+def scorers_of(
+    rows: Rows, splits: Splits, request: EvaluationRequest, training: Iterator[Trained], meter: Meter,
+    sizes: Mapping[str, int], shrinkage: float,
+) -> list[RowScorer]:  # fmt: skip
+    """Return the scorer of what trains while each part of a split is held out.
+
+    ``sizes`` has the number of components of each method. A pass over the rows follows those of ``training`` where
+    statistics do not tell the moments of reduced rows. Raises InputError for rows that a method cannot use.
+    """
+    folds = []
+    for index, (statistics, _) in enumerate(training):
+        with naming(splits.first + index):
+            fitted = fit_reductions(statistics, request, meter)
+            items = [item for item in fitted.items if item.used and item.n_components == sizes[item.method]]
+            moments = [item.moments and item.moments() for item in items]
+        bare = replace(fitted.without_moments(), items=[replace(item, moments=None) for item in items])
+        folds.append(FoldModels(bare, statistics.mean, moments))
+    return complete(rows, splits, folds, shrinkage)
+
+
 def complete(rows: Rows, splits: Splits, folds: Sequence[FoldModels], shrinkage: float) -> list[RowScorer]:
     """Return the scorers of folds, after a pass for the moments of reduced rows where some lack them."""
     lacking = [[i for i, own in enumerate(fold.moments) if own is None] for fold in folds]
@@ -101,30 +101,59 @@ def complete(rows: Rows, splits: Splits, folds: Sequence[FoldModels], shrinkage:
     return [fold.scorer(shrinkage) for fold in folds]
 
 
-def count_scores(rows: Rows, splits: Splits, scorers: Sequence[RowScorer], names: Sequence[str]) -> Counts:
-    """Return the counts of scores of all rows, each by the scorer of its part, from a pass over them."""
-    task = partial(_count_span, splits=splits, scorers=scorers, names=names)
-    return rows.pass_over(task, add_counts, "score")
+@dataclass(frozen=True)
+class HeldOutScores:
+    """Counts the scores of rows, each by the scorer of the part that it is in."""
+
+    splits: Splits
+    scorers: Sequence[RowScorer]
+    names: Sequence[str]
+
+    def over(self, rows: Rows) -> Counts:
+        """Return the counts of all rows, from a pass over them."""
+        return rows.pass_over(self._of_span, add_counts, "score")
+
+    def _of_span(self, dataset: Dataset, span: Span) -> Counts:
+        batches = read_batches(dataset, span, ("label", "weight"), sparse=dataset.sparse)
+        return reduce(add_counts, (self.of_batch(batch) for batch in batches))
+
+    def of_batch(self, batch: Batch) -> Counts:
+        """Return the counts of a batch."""
+        counter = self.begin(batch)
+        for block in batch.blocks(BLOCK_ROWS):
+            counter.add(block)
+        return counter.counts()
+
+    def begin(self, batch: Batch) -> BatchScores:
+        """Return what scores the blocks of a batch."""
+        (parts,) = self.splits.codes(batch)
+        return BatchScores(self, batch, parts, {})
 
 
-def _count_span(
-    dataset: Dataset, span: Span, *, splits: Splits, scorers: Sequence[RowScorer], names: Sequence[str]
-) -> Counts:
-    batches = read_batches(dataset, span, ("label", "weight"), sparse=dataset.sparse)
-    return reduce(add_counts, (count_batch(batch, splits, scorers, names) for batch in batches))
+@dataclass(frozen=True)
+class BatchScores:
+    """The scores of the rows of a batch, which come block by block."""
 
+    held_out: HeldOutScores
+    batch: Batch
+    parts: NDArray[np.int32]
+    scores: dict[str, dict[str, NDArray[np.float64]]]
 
-def count_batch(batch: Batch, splits: Splits, scorers: Sequence[RowScorer], names: Sequence[str]) -> Counts:
-    """Count the scores of a batch."""
-    (parts,), columns = splits.codes(batch), [SCORES[name].column for name in names]
-    scores: dict[str, dict[str, NDArray]] = {}
-    for part, scorer in zip(splits.held_out, scorers, strict=True):
-        held = np.flatnonzero(parts == part)
-        for method, own in scorer.scores(batch.X[held], names).items() if len(held) else ():
-            own_scores = scores.setdefault(method, {name: np.zeros(len(batch)) for name in columns})
-            for name, values in own_scores.items():
-                values[held] = own[name]
-    return {m: {name: ScoreCounts.of(own, batch.weight) for name, own in each.items()} for m, each in scores.items()}
+    def add(self, block: Batch) -> None:
+        """Score the rows of a block."""
+        begin, names = block.start - self.batch.start, self.held_out.names
+        parts = self.parts[begin : begin + len(block)]
+        for part, scorer in zip(self.held_out.splits.held_out, self.held_out.scorers, strict=True):
+            held = np.flatnonzero(parts == part)
+            for method, own in scorer.scores(block.X[held], names).items() if len(held) else ():
+                columns = self.scores.setdefault(method, {})
+                for column in (SCORES[name].column for name in names):
+                    columns.setdefault(column, np.zeros(len(self.batch)))[begin + held] = own[column]
+
+    def counts(self) -> Counts:
+        """Return the counts of all scores."""
+        weight = self.batch.weight
+        return {m: {name: ScoreCounts.of(own, weight) for name, own in each.items()} for m, each in self.scores.items()}
 
 
 def add_counts(left: Counts, right: Counts) -> Counts:

@@ -100,7 +100,7 @@ def notes_on(counts: Mapping[str, Mapping[str, ScoreCounts]]) -> list[str]:
     return [
         "Rows follow each other, as in time: the scores of neighbours correlate "
         f"({', '.join(sorted(correlated))}). Limits from folds are then too low, so that more rows than alpha says do "
-        "not belong. Hold out whole stretches: evaluation.splits: groups, with a column that numbers them."
+        "not belong. Hold out whole stretches: evaluation.splits: blocks, or groups with a column that numbers them."
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,12 @@ EXPLAINED = ("t2", "q")
 """Scores that are sums over columns, or nearly."""
 
 
+def scores_in(columns: Iterable[str]) -> list[str]:
+    """Return the names of scores by their columns."""
+    names = {score.column: name for name, score in SCORES.items()}
+    return [names[column] for column in columns]
+
+
 @dataclass(frozen=True)
 class Belonging:
     """The scorer of one method, and the counts of the scores of held-out rows."""
@@ -29,15 +35,9 @@ class Belonging:
     """By the column of each score."""
     alpha: float
 
-    @property
-    def names(self) -> list[str]:
-        """The scores."""
-        names = {score.column: name for name, score in SCORES.items()}
-        return [names[column] for column in self.counts]
-
     def columns(self, X: Any) -> dict[str, NDArray]:
         """Return the columns of rows (n, d): scores, their p-values, ``p`` and ``belongs``."""
-        return with_p(self.scorer.scores(X, self.names)[self.method], self.counts, self.alpha)
+        return with_p(self.scorer.scores(X, scores_in(self.counts))[self.method], self.counts, self.alpha)
 
     def contributions(self, X: Any, score: str = "q") -> NDArray[np.float64]:
         """Return what each column adds to T2 or Q of rows, shape (n, d).

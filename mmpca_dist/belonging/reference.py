@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from scipy.sparse import issparse
 
 from mmpca_dist.belonging.score import SCORES, Reference, ScoredRows
 from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.units import BLOCK_ROWS, blocks
 from mmpca_dist.predictors.linear import pseudo_inverse_root
 from mmpca_dist.predictors.reduced_moments import EPS, ReducedMoments
@@ -45,6 +46,7 @@ def reference_of(reduced: ReducedMoments, loadings: NDArray, shrinkage: float = 
     )
 
 
+@storable
 @dataclass(frozen=True)
 class RowScorer:
     """The reductions x -> A^T (x - mean) of several methods to rows of d columns, with their references."""
@@ -58,6 +60,15 @@ class RowScorer:
     """By method, with the columns of A that are its own."""
     adjustment: Adjustment | None = None
     """How widened rows come to the columns."""
+
+    def only(self, methods: Sequence[str]) -> RowScorer:
+        """Return the scorer of some of the methods."""
+        columns = [self.references[method][0] for method in methods]
+        ends = np.cumsum([0, *map(len, columns)])
+        references = {
+            method: (np.arange(*ends[i : i + 2]), self.references[method][1]) for i, method in enumerate(methods)
+        }
+        return replace(self, matrix=self.matrix[:, np.concatenate(columns)], references=references)
 
     def scores(self, X: Any, names: Sequence[str], covariates: Any = None) -> dict[str, dict[str, NDArray]]:
         """Return the columns of some scores of rows (n, d), dense or CSR, by method.

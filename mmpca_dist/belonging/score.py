@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.passes.serialization import storable
 from mmpca_dist.registry import Registry
 
 
+@storable
 @dataclass(frozen=True)
 class Reference:
     """The rows that a reduction was fitted to, in K coordinates z less their mean.

@@ -151,6 +151,18 @@ class RunConfig(Section):
             raise ValueError(f"dataset.{doubled[0]} implies double precision: leave out precision.")
         return {**content, "precision": "double"}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _by_groups(cls, content: Any) -> Any:
+        belonging = content.get("belonging") if isinstance(content, dict) else None
+        column = belonging.get("groups") if isinstance(belonging, dict) else None
+        evaluation = (content.get("evaluation") or {}) if column else None
+        if not isinstance(evaluation, dict):
+            return content
+        if evaluation.get("splits", "groups") != "groups" or evaluation.get("column", column) != column:
+            raise ValueError("belonging.groups and evaluation hold out other rows: leave out one of them.")
+        return {**content, "evaluation": {**evaluation, "splits": "groups", "column": column}}
+
     @field_validator("methods")
     @classmethod
     def _distinct_labels(cls, sections: list[MethodSection]) -> list[MethodSection]:
@@ -222,7 +234,7 @@ class RunConfig(Section):
             return self.model_copy(update={"standardize": mixed}).resolved(n_rows, n_features, purpose)
         if not self.chooses:
             return self
-        in_folds = purpose == "run" or self.evaluation.splits == "folds"
+        in_folds = purpose == "run" or self.evaluation.splits in ("folds", "blocks")
         training = fewest_training(n_rows, self.evaluation.folds) if in_folds else n_rows
         return self.model_copy(update={"n_components": candidates(min(n_features, training - 1))})
 

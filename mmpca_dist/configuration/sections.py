@@ -100,7 +100,7 @@ BY_COLUMN = ("groups", "time", "given", "listed")
 SPLITS_OF = {
     "count": ("shares", "folds", "groups"),
     "train": ("shares", "groups"),
-    "folds": ("folds", "groups"),
+    "folds": ("folds", "blocks", "groups"),
     "intervals": ("folds",),
     "column": BY_COLUMN,
     "held_out": ("given",),
@@ -113,12 +113,13 @@ SPLITS_OF = {
 class EvaluationConfig(Section):
     """How `mmpca evaluate` compares methods: rows held out, and classifiers."""
 
-    splits: Literal["shares", "folds", "groups", "time", "given", "listed"] = setting(
+    splits: Literal["shares", "folds", "blocks", "groups", "time", "given", "listed"] = setting(
         "folds",
         example="groups",
-        description="Rows held out: a share of each class, again and again; folds, each in turn; groups that a column "
-        "names, in folds or shares; rows after others in time; parts that a column names; or splits that it lists, by "
-        "a character each: t for rows that train, h for rows held out, - for neither",
+        description="Rows held out: a share of each class, again and again; folds, each in turn; blocks of rows that "
+        "follow each other, as many as folds; groups that a column names, in folds or shares; rows after others in "
+        "time; parts that a column names; or splits that it lists, by a character each: t for rows that train, h for "
+        "rows held out, - for neither",
     )
     count: int = setting(1, ge=1, example=50, description="Number of repetitions, each with other shares or folds")
     train: str | float | None = setting(
@@ -204,7 +205,7 @@ class EvaluationConfig(Section):
     @property
     def in_folds(self) -> bool:
         """Whether every row, or group of rows, is held out once each time that rows are split."""
-        return self.splits == "folds" or (self.splits == "groups" and self.train is None)
+        return self.splits in ("folds", "blocks") or (self.splits == "groups" and self.train is None)
 
     @property
     def idle(self) -> list[str]:
@@ -216,7 +217,8 @@ class EvaluationConfig(Section):
     def choosing(self) -> dict[str, Any]:
         """Return the settings that the choice of numbers of components depends on."""
         choosing = {"folds": self.folds, "seed": self.seed, "classifier": self.judge.model_dump(mode="json")}
-        return choosing | ({"groups": self.column} if self.splits == "groups" else {})
+        others = {"groups": {"groups": self.column}, "blocks": {"splits": "blocks"}}
+        return choosing | others.get(self.splits, {})
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -259,6 +261,12 @@ class BelongingConfig(Section):
         values="a number between 0 and 1",
         example=0.05,
         description="Share of rows like those that trained which are said not to belong",
+    )
+    groups: str | None = setting(
+        None,
+        example="patient",
+        description="The column whose groups of rows are held out together: the same as splits: groups and column of "
+        "`evaluation`",
     )
     shrinkage: float = setting(
         1e-3, ge=0, le=1, example=0.01, description="For class-distance: share of the identity in the scatter within"

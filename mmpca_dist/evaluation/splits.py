@@ -266,6 +266,38 @@ def fold_splits(rows: Rows, n_folds: int = 5, *, n_splits: int = 1, seed: int = 
     return _hashed(rows, sizes, n_splits, seed)
 
 
+@dataclass(frozen=True, kw_only=True)
+class BlockSplits(Splits):
+    """A split into blocks of rows that follow each other."""
+
+    edges: NDArray[np.int64]
+    """Shape (P - 1,): the first row of every block but the first."""
+
+    def values(self, start: int, stop: int) -> NDArray[np.int64]:
+        return np.arange(start, stop)
+
+    def parts_of(self, values: NDArray, labels: NDArray) -> NDArray[np.int32]:
+        return np.searchsorted(self.edges, values, side="right").astype(np.int32)[None]
+
+
+def block_splits(rows: Rows, n_blocks: int = 5) -> BlockSplits:
+    """Return blocks of rows that follow each other, each to be held out in turn, from a pass over the labels alone.
+
+    Raises InputError for fewer rows than blocks, and for a class that is in one block alone.
+    """
+    n_rows, classes = rows.census.n_rows, rows.census.classes
+    if not 2 <= n_blocks <= n_rows:
+        raise InputError(f"There are {n_blocks} blocks for {n_rows} rows; there must be 2 to {n_rows}.")
+    counts = np.zeros((1, len(classes), n_blocks), np.int64)
+    edges = np.arange(1, n_blocks) * n_rows // n_blocks
+    splits = BlockSplits(counts=counts, held_out=tuple(range(n_blocks)), classes=classes, edges=edges)
+    counts = rows.pass_over_columns(partial(sum_parts, splits=splits), np.add, "blocks", kept=False)
+    splits = replace(splits, counts=counts)
+    remedy = "Hold out folds or groups, or leave the class out."
+    splits.refuse_untrained(classes, f"{n_blocks} blocks of rows that follow each other", remedy)
+    return splits
+
+
 def fold_sizes(counts: NDArray[np.int64], n_folds: int) -> NDArray[np.int64]:
     """Return the rows of every class in every fold, shape (C, P), of the rows of each class, shape (C,).
 

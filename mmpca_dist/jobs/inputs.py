@@ -16,7 +16,7 @@ from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.configuration.sections import BY_COLUMN, EvaluationConfig
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.column_splits import given_splits, group_splits, listed_splits, time_splits
-from mmpca_dist.evaluation.splits import Splits, fold_splits, share_splits
+from mmpca_dist.evaluation.splits import Splits, block_splits, fold_splits, share_splits
 from mmpca_dist.faults import Setting, asking, showing, who_asks
 from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.cluster import refuse_misfit, refuse_private
@@ -44,9 +44,9 @@ MANY = 100
 
 
 def _parts_of(config: RunConfig, dataset: Dataset, purpose: Purpose) -> Dataset | None:
-    """Open the column of an evaluation, or of a choice of a number of components; other jobs hold out no rows."""
+    """Open the column by which a job holds out rows."""
     section = config.evaluation
-    reads = purpose == "evaluation" or (config.chooses and section.splits == "groups")
+    reads = purpose == "evaluation" or ((config.chooses or config.belonging) and section.splits == "groups")
     if not (reads and section.splits in BY_COLUMN):
         return None
     assert section.column is not None  # noqa: S101  (the configuration is checked)
@@ -72,7 +72,8 @@ def held_out_in_words(section: EvaluationConfig, n_splits: int) -> str:
         return f"{times}, {section.train or SHARE} of each class trains"
     if section.in_folds:
         again = f", dealt {section.count} times" if section.count > 1 else ""
-        what = "stratified folds" if section.splits == "folds" else f"folds of the groups in {section.column}"
+        folds = {"folds": "stratified folds", "blocks": "blocks of rows that follow each other"}
+        what = folds.get(section.splits, f"folds of the groups in {section.column}")
         return f"{section.folds} {what}{again}"
     if section.splits == "groups":
         times = f"{section.count} splits" if section.count > 1 else "one split"
@@ -205,6 +206,8 @@ class Inputs:
             return share_splits(rows, section.train or SHARE, **options)
         if section.splits == "folds":
             return fold_splits(rows, section.folds, **options)
+        if section.splits == "blocks":
+            return block_splits(rows, section.folds)
         assert parts is not None  # noqa: S101  (the configuration is checked)
         if section.splits == "groups":
             return group_splits(rows, parts, folds=section.folds, share=section.train, **options)

@@ -8,13 +8,10 @@ from typing import Any
 from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.jobs.object_records import AGAIN, read_recorded
 from mmpca_dist.jobs.records import PassesRecord, Results, StageName
+from mmpca_dist.jobs.stored_arrays import load_value, save_value
 from mmpca_dist.neighbors.options import Search
-from mmpca_dist.passes.serialization import decode, encode
 from mmpca_dist.passes.sweeps import SweptNeed
-from mmpca_dist.stores import storage
-from mmpca_dist.stores.zarr_stores import reading_own
 
 SEARCH, SWEEP = "search", "sweep"
 """The kinds of such needs, and the names of the first stage of each kind."""
@@ -45,13 +42,11 @@ class SharedPass:
         return f"{'pairs' if self.kind == SEARCH else 'fits'}/{self.number}.npz"
 
     def save(self, run: RunDirectory, result: Any) -> None:
-        storage.write_bytes(run.path(self.path), encode(result))
+        save_value(run, self.path, result)
 
     def load(self, run: RunDirectory, results: Results) -> Any:
         """Read its result; raise DamageError where that is not what was written."""
-        data = read_recorded(run.uri, results.of(self.stage), self.path)
-        with reading_own(run.path(self.path), AGAIN):
-            return decode(data)
+        return load_value(run, results.of(self.stage), self.path)
 
 
 def kind_of(stage: str) -> str:

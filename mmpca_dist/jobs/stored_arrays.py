@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.jobs.object_records import AGAIN, GROUP, VALUES, open_arrays, refuse_other_values
+from mmpca_dist.jobs.object_records import AGAIN, GROUP, VALUES, open_arrays, read_recorded, refuse_other_values
 from mmpca_dist.jobs.records import MapsRecord, ReduceRecord
+from mmpca_dist.passes.serialization import decode, encode
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.medians import by_pairing
@@ -74,6 +75,19 @@ def load_arrays(run: RunDirectory, record: Mapping[str, Any], folder: str) -> di
         arrays[name] = read_chunks(path, array, AGAIN)
         refuse_other_values(path, array, storage.extended(0, arrays[name]))
     return arrays
+
+
+def save_value(run: RunDirectory, path: str, value: Any) -> str:
+    """Write what `encode` takes to a file of a run, and return the name of the output."""
+    storage.write_bytes(run.path(path), encode(value))
+    return path
+
+
+def load_value(run: RunDirectory, record: Mapping[str, Any], path: str) -> Any:
+    """Read what `save_value` wrote; raise DamageError where that is not what a record has."""
+    data = read_recorded(run.uri, record, path)
+    with reading_own(run.path(path), AGAIN):
+        return decode(data)
 
 
 def _group(number: int) -> str:

@@ -95,9 +95,12 @@ class Plan:
     classifier_fits: int = 0
     note: str = ""  # for the user to read before the run
 
-    def after(self, choice: Plan, stage: str, remedy: str) -> Plan:
-        """Return the plan of a job that has an evaluation in folds for one of its stages."""
-        passes = [replace(each, name=f"{stage}: {each.name}") for each in choice.passes]
+    def after(self, choice: Plan, stage: str, remedy: str, passes: list[PassPlan] | None = None) -> Plan:
+        """Return the plan of a job that has an evaluation in folds for one of its stages, with those of its ``passes``.
+
+        They are all, unless others of the job serve the folds as well.
+        """
+        passes = [replace(each, name=f"{stage}: {each.name}") for each in (choice.passes if passes is None else passes)]
         return replace(
             self, passes=[*passes, *self.passes], memory=max(choice.memory, self.memory), fits=choice.fits,
             at_once=choice.at_once, search=self.search or choice.search,

@@ -81,7 +81,7 @@ def in_folds(job: Job) -> Job:
     inputs, section = job.inputs, job.config.evaluation
     changes: dict[str, Any] = {"count": 1, "train": None, "classifiers": [section.judge], "margins": False}
     changes["intervals"] = False
-    if section.splits != "groups":
+    if section.splits not in ("groups", "blocks"):
         changes |= {"splits": "folds", "column": None}
     evaluation = section.model_copy(update=changes)
     config = inputs.config.model_copy(update={"evaluation": evaluation})

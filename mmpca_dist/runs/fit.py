@@ -38,10 +38,10 @@ from mmpca_dist.results.notes import (
     small_share_note,
 )
 from mmpca_dist.runs import evaluation_scores
-from mmpca_dist.runs.belonging import keep_belonging
+from mmpca_dist.runs.belonging import FoldScoring, shares_projection, shares_reduction
 from mmpca_dist.runs.outcomes import FinishedRun
 from mmpca_dist.runs.pilots import planned_by_pilot, planned_evaluation
-from mmpca_dist.runs.projection import PROJECT
+from mmpca_dist.runs.projection import PROJECT, project
 from mmpca_dist.statistics.class_weights import weighted_by_class
 from mmpca_dist.statistics.working_statistics import Statistics
 
@@ -97,7 +97,7 @@ def fold_request(job: Job, what: str, instead: str) -> EvaluationRequest:
             "column."
         )
     folds = evaluation_scores.in_folds(job)
-    parts = folds.splits if splits == "groups" else _stratified(job, what, instead)
+    parts = folds.splits if splits in ("groups", "blocks") else _stratified(job, what, instead)
     return evaluation_scores.evaluation_request(folds, parts)
 
 
@@ -125,6 +125,10 @@ def _reduce(job: Job) -> records.ReduceRecord:
     # Moments of tall rows are stored as they are, and standardised as they are loaded.
     kept_raw = solver.kind == "dense"
     needs, standardize = config.needs(job.largest), config.standardizes and not kept_raw
+    if (belonging := FoldScoring.of(job)) is not None and shares_reduction(job, belonging.request):
+        moments, scorers = belonging.reduce()
+        job.check_lease(now=True)
+        return {"outputs": [*save_statistics(job.run, moments), scorers]}
     statistics = class_statistics(
         job.rows("reduce"),
         needs,
@@ -215,7 +219,9 @@ def _solve(job: Job) -> records.SolveRecord:
 
 
 def _belonging(job: Job) -> records.BelongingRecord:
-    return keep_belonging(job, _statistics(job))
+    belonging = FoldScoring.of(job)
+    assert belonging is not None  # noqa: S101  (the stage is there for it alone)
+    return belonging.keep(_statistics(job))
 
 
 def _report(job: Job) -> records.ReportRecord:
@@ -224,6 +230,11 @@ def _report(job: Job) -> records.ReportRecord:
 
     record = write_report(SolvedRun(job.run, job.config, job.inputs.table, job.results))
     return {**record, "carried": job.config.report.columns}
+
+
+def _project(job: Job) -> records.ProjectRecord:
+    belonging = FoldScoring.of(job)
+    return project(job, held_out=None if belonging is None else belonging.held_out())
 
 
 PLAN = Stage(records.PLAN, "Plan", lambda job: planned(job, plan_of(job)))
@@ -243,21 +254,25 @@ def stages_of(config: RunConfig) -> list[Stage]:
     ]
     of_needs = [Stage(one.stage, title, partial(_search_or_sweep, one), measured=True) for one, title in needs]
     belonging = [] if config.belonging is None else [BELONGING]
-    return [COUNT, PLAN, *map_stages(config), *choose, REDUCE, *of_needs, SOLVE, *belonging, PROJECT, REPORT]
+    projection = replace(PROJECT, function=_project)
+    return [COUNT, PLAN, *map_stages(config), *choose, REDUCE, *of_needs, SOLVE, projection, *belonging, REPORT]
 
 
 def plan_of(job: Job) -> Plan:
     """Return the plan of a run."""
     plan, section = planned_by_pilot(job, request_of(job)), job.config.belonging
-    wanted: list[tuple[str, str, str, str]] = []
+    wanted: list[tuple[records.StageName[Any], str, str, str]] = []
     if job.inputs.asked.chooses:
         wanted.append((records.CHOOSE, "n_components: auto", "give n_components as numbers", "n_components as numbers"))
     if section is not None:
         refuse_few(job.dataset.n_rows, section.alpha, len(section.scores))
         wanted.append((records.BELONGING, "belonging", "leave out belonging", "no belonging"))
     for stage, what, instead, remedy in wanted:
-        folds = planned_evaluation(evaluation_scores.in_folds(job), fold_request(job, what, instead))
-        plan = plan.after(folds, stage, f"fewer evaluation.folds, {remedy}")
+        request = fold_request(job, what, instead)
+        folds, passes = planned_evaluation(evaluation_scores.in_folds(job), request), None
+        if stage == records.BELONGING and (shared := shares_reduction(job, request)):
+            passes = [] if shares_projection(job, shared) else folds.passes[-1:]
+        plan = plan.after(folds, stage, f"fewer evaluation.folds, {remedy}", passes)
     return replace(plan, note=note_ahead(job.config, job.dataset))
 
 

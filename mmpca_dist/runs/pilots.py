@@ -30,7 +30,8 @@ from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.planning.evaluation_plan import is_measured, plan_evaluation
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.planning.run_plan import Measured, RunRequest, make_plan, plan_of
-from mmpca_dist.runs.projection import Projector, RowTable, project_rows
+from mmpca_dist.runs.projection import Projector, project_rows
+from mmpca_dist.runs.row_tables import RowTable
 from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.from_rows import take_moments
 from mmpca_dist.statistics.widened_rows import filled_rows

@@ -2,215 +2,34 @@
 
 from __future__ import annotations
 
-import functools
-import io
 import operator
-import re
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet as pq
-import zarr
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from mmpca_dist.errors import InputError, instead_of
-from mmpca_dist.ingest.to_parquet import write_tables
+from mmpca_dist.belonging.held_out import HeldOutScores
+from mmpca_dist.errors import InputError
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.finished_runs import load_model, solved_methods
 from mmpca_dist.jobs.job import Job, Stage
-from mmpca_dist.jobs.object_records import GROUP
+from mmpca_dist.jobs.stored_arrays import save_value
+from mmpca_dist.jobs.stored_belonging import HELD_OUT
 from mmpca_dist.methods.base.transform import projected
 from mmpca_dist.passes.schedulers import OnRows
-from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.passes.units import BLOCK_ROWS, read_batches
+from mmpca_dist.runs.row_tables import RowTable, Written
 from mmpca_dist.runs.scored_rows import RowScores
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.widened_rows import filled_rows
-from mmpca_dist.stores import storage, zarr_stores
-from mmpca_dist.stores.zarr_stores import CHECKED
 from mmpca_dist.tables.batch import Batch, refuse_not_finite
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.levels import is_text
-from mmpca_dist.tables.readers.zarr_groups import ROWS
 from mmpca_dist.tables.side_columns import VALUE_BYTES, KeptColumns, too_many
 from mmpca_dist.tables.spans import Span, chunk_edges, default_chunk_rows, spans_of, unit_edges
-
-TEXT = CHECKED | {"compressors": [zarr.codecs.ZstdCodec(checksum=True)]}
-"""Strings of any length are bytes only after they are encoded, and may be compressed then."""
-ROW, LABEL = "row", "label"
-NO_NAME = re.compile(r"^[._/\\\x00-\x1f]+|[/\\\x00-\x1f]")
-"""Characters that names of arrays may not hold."""
-WRITERS: dict[str, Callable[[Any, pa.Schema], Any]] = {
-    "parquet": functools.partial(
-        pq.ParquetWriter, compression="none", use_dictionary=False, write_page_checksum=True
-    ),
-    "csv": pyarrow.csv.CSVWriter,
-    "arrow": pa.ipc.new_file,
-}  # fmt: skip
-FORMULA = "^(\\s*[=+@\uff1d\uff0b\uff20\uff0d-]|[\t\r\n])"
-"""The beginnings of text that spreadsheets compute, letters of the wide forms among them."""
-
-
-@storable
-@dataclass(frozen=True)
-class Written:
-    """The output of tasks: bytes of rows, and address, size and checksum of every file of a part."""
-
-    n_bytes: int
-    files: tuple[tuple[str, tuple[int, str]], ...] = ()
-
-    def __add__(self, other: Written) -> Written:
-        return Written(self.n_bytes + other.n_bytes, self.files + other.files)
-
-    def objects(self, folder: str) -> dict[str, Any]:
-        """Return size and checksum of the files, by path below a folder."""
-        return {uri.removeprefix(f"{folder}/"): recorded for uri, recorded in self.files}
-
-
-@dataclass(frozen=True)
-class RowTable:
-    """The components of a method, or of several side by side, and where they go."""
-
-    uri: str
-    """Address of the Zarr group, or of a folder of parts."""
-    format: str
-    methods: tuple[str, ...]
-    columns: tuple[str, ...]
-    """Names of all components."""
-    quotes: bool = False
-    """Whether an apostrophe stands before text in CSV that a spreadsheet takes for a formula."""
-
-    def output(self, folder: str) -> str:
-        """Return the address as records name it: by path below ``folder``, a Zarr group by its metadata."""
-        return self.uri.removeprefix(f"{folder}/") + GROUP * (self.format == "zarr")
-
-    @property
-    def _unfinished(self) -> str:
-        """A file that is not in the format, so that readers of an unfinished folder fail."""
-        return storage.join(self.uri, f"unfinished.{self.format}")
-
-    def named(self, kept: Iterable[str]) -> dict[str, str]:
-        """Return what kept columns are called here, where names may be taken, or be none of arrays."""
-        is_zarr, names = self.format == "zarr", dict[str, str]()
-        taken = {ROW, *(("X", "y", "zarr.json") if is_zarr else (LABEL, *self.columns))}
-        for name in kept:
-            own = NO_NAME.sub("_", name)[:200] or "_" if is_zarr else name
-            while own in taken:
-                own += "_"
-            names[name] = own
-            taken.add(own)
-        return names
-
-    def begin(
-        self, kept: KeptColumns, chunk_rows: int, dtype: np.dtype, label_type: np.dtype | None,
-        scores: Mapping[str, pa.DataType],
-    ) -> None:  # fmt: skip
-        """Remove what is there, and create arrays that readers do not find yet."""
-        storage.remove(self.uri)
-        if self.format != "zarr":
-            storage.write_bytes(self._unfinished, b"Not all rows are here yet.\n")
-            return
-        n_rows, width = kept.rows.n_rows, len(self.columns)
-        kinds: dict[str, Any] = {ROW: np.int64} | ({} if label_type is None else {"y": label_type})
-        types = {**kept.types, **scores}
-        for name, own in self.named(types).items():
-            kind = types[name]
-            whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
-            is_number = whole or pa.types.is_floating(kind)
-            gaps = whole and name in kept.types and kept.has_gaps(name)
-            kinds[own] = str if not is_number else np.float64 if gaps else kind.to_pandas_dtype()
-        with storage.explained(self.uri, "write"):
-            zarr.create_array(
-                zarr_stores.zarr_location(storage.join(self.uri, "X")), shape=(n_rows, width),
-                chunks=(chunk_rows, width), dtype=dtype, fill_value=np.nan, **CHECKED,
-            )  # fmt: skip
-            for name, kind in kinds.items():
-                text = kind is str or np.dtype(kind).kind == "U"
-                zarr.create_array(
-                    zarr_stores.zarr_location(storage.join(self.uri, name)), shape=(n_rows,), chunks=(chunk_rows,),
-                    dtype=str if text else kind, **(TEXT if text else CHECKED),
-                )  # fmt: skip
-
-    def write(
-        self, part: tuple[int, str], rows: NDArray, numbers: NDArray, kept: dict[str, Any], labels: NDArray | None,
-        start: int,
-    ) -> Written:  # fmt: skip
-        """Write some rows, from ``start`` on; ``part`` is their number among all parts, and a token of the pass."""
-        names = self.named(kept)
-        with storage.explained(self.uri, "write"):
-            if self.format == "zarr":
-                values = {"X": rows, ROW: numbers} | ({} if labels is None else {"y": labels})
-                values |= {names[name]: column for name, column in kept.items()}
-                for name, column in values.items():
-                    array = _open(self.uri, name, part[1])
-                    array[start : start + len(rows)] = _as_array(column, array.dtype, name)
-                return Written(rows.nbytes)
-            columns = {ROW: pa.array(numbers), **{names[name]: column for name, column in kept.items()}}
-            columns |= {} if labels is None else {LABEL: pa.array(labels.tolist())}
-            columns |= dict(zip(self.columns, map(pa.array, np.ascontiguousarray(rows.T)), strict=True))
-            file = io.BytesIO()
-            write_tables(file, [_quoted(pa.table(columns), self.format, self.quotes)], WRITERS[self.format])
-            data = file.getvalue()
-            uri = storage.join(self.uri, f"part-{part[0]:06d}.{self.format}")
-            storage.write_bytes(uri, data)
-        return Written(len(data), ((uri, (len(data), storage.checksum(data))),))
-
-    def complete(self, dtype: np.dtype, n_rows: int) -> None:
-        """Let readers find the rows."""
-        if self.format != "zarr":
-            storage.remove(self._unfinished)
-            return
-        names = list(self.columns)
-        attributes: dict[str, Any] = {"feature_names": names, ROWS: [n_rows, len(names), str(dtype)]}
-        with storage.explained(self.uri, "write"):
-            zarr_stores.open_group(self.uri, "a").attrs.update(attributes)
-
-
-def join_parts(folder: str, uri: str, format: str, quotes: bool) -> None:
-    """Write all parts in a folder, which are Arrow, as one file in a format; it is there once it is whole."""
-    parts = (storage.join(folder, name) for name in sorted(storage.names_in(folder)))
-    tables = (pa.ipc.open_file(pa.py_buffer(storage.read_bytes(part))).read_all() for part in parts)
-    with storage.writing(uri) as file:
-        write_tables(file, (_quoted(table, format, quotes) for table in tables), WRITERS[format])
-
-
-def _quoted(table: pa.Table, format: str, quotes: bool) -> pa.Table:
-    """Return a table in which, for CSV and if this ``quotes``, an apostrophe stands before each formula."""
-    if format != "csv" or not quotes:
-        return table
-    names = pc.replace_substring_regex(pa.array(table.column_names, pa.string()), FORMULA, r"'\0").to_pylist()
-    columns = [
-        pc.replace_substring_regex(column.cast(pa.large_string()), FORMULA, r"'\0") if is_text(column.type) else column
-        for column in table.columns
-    ]
-    return pa.table(columns, names=names)
-
-
-def _as_array(column: Any, dtype: Any, name: str) -> NDArray:
-    """Return a column as values of an array: text where it holds text, which is empty where there is none."""
-    if isinstance(column, np.ndarray):
-        return column
-    if dtype.kind in "iufb":
-        gaps = (
-            f"The column {name!r} has gaps, and whole numbers that Zarr cannot hold beside these: choose "
-            "project.format: parquet, or leave it out of project.keep."
-        )
-        with instead_of(pa.ArrowInvalid, InputError, gaps):
-            return np.asarray(column.cast(pa.from_numpy_dtype(dtype)).to_numpy(zero_copy_only=False), dtype)
-    return np.asarray(column.cast(pa.string()).fill_null("").to_pylist(), dtype=object)
-
-
-@functools.lru_cache(maxsize=1024)
-def _open(uri: str, name: str, token: str) -> zarr.Array:
-    return zarr.open_array(zarr_stores.zarr_location(storage.join(uri, name)), mode="r+", zarr_format=3)
 
 
 @dataclass(frozen=True)
@@ -239,7 +58,8 @@ def project_rows(
     tables: Sequence[RowTable],
     tasks: Tasks,
     keep: str | Sequence[str] = (),
-    scores: RowScores = RowScores({}),  # noqa: B008  (it is frozen)
+    scores: RowScores = RowScores(),  # noqa: B008  (it is frozen)
+    held_out: HeldOutScores | None = None,
 ) -> Written:
     """Project all rows with every method in one pass into tables, and return what was written.
 
@@ -254,7 +74,7 @@ def project_rows(
     for table in [] if begun else tables:
         table.begin(kept, rows, dtype, label_type, scores.types(dataset, table.methods))
     spans = spans_of(chunk_edges(dataset.n_rows, rows))
-    task = _Projection(projectors, tables, kept, rows, scores)
+    task = _Projection(projectors, tables, kept, rows, scores, held_out)
     written = tasks.run(OnRows(dataset, task.run), spans, operator.add, "project")
     for table in tables:
         table.complete(dtype, dataset.n_rows)
@@ -286,6 +106,7 @@ class _Projection:
     kept: KeptColumns
     chunk_rows: int
     scores: RowScores
+    held_out: HeldOutScores | None
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def run(self, dataset: Dataset, span: Span) -> Written:
@@ -297,8 +118,10 @@ class _Projection:
             labels = _outcomes(batch) if dataset.has_labels else None
             kept = self.kept.read(batch.rows)
             reduced = [np.empty((len(batch), matrix.shape[1]), dtype) for _, (matrix, _) in joined]
-            scored = []
+            scored, counter = [], self.held_out and self.held_out.begin(batch)
             for block in batch.blocks(BLOCK_ROWS):
+                if counter:
+                    counter.add(block)
                 scored.append(self.scores.of_block(block))
                 for (group, matrix), Z in zip(joined, reduced, strict=True):
                     Z[block.start - batch.start :][: len(block)] = self._reduced(block, group, *matrix)
@@ -311,6 +134,7 @@ class _Projection:
                 rows = np.concatenate([by_method[method] for method in table.methods], axis=1)
                 beside = kept | self.scores.columns(scored, table.methods)
                 written += table.write(part, rows, batch.rows, beside, labels, batch.start)
+            written += Written(0, counts=counter.counts()) if counter else Written(0)
         return written
 
     def _reduced(self, block: Batch, group: list[Projector], matrix: NDArray, offset: NDArray | None) -> NDArray:
@@ -366,8 +190,15 @@ def tables_of(job: Job, projectors: list[Projector]) -> list[RowTable]:
     ]
 
 
-def project(job: Job, tables_of: Callable[[Job, list[Projector]], list[RowTable]] = tables_of) -> records.ProjectRecord:
-    """Project the rows of a job into tables, those of its folder unless others are asked for."""
+def project(
+    job: Job,
+    tables_of: Callable[[Job, list[Projector]], list[RowTable]] = tables_of,
+    held_out: HeldOutScores | None = None,
+) -> records.ProjectRecord:
+    """Project the rows of a job into tables, those of its folder unless others are asked for.
+
+    What scores rows ``held_out`` does so in the same pass.
+    """
     projectors = projectors_of(job)
     tables = tables_of(job, projectors)
     if not tables:
@@ -380,12 +211,13 @@ def project(job: Job, tables_of: Callable[[Job, list[Projector]], list[RowTable]
     rows, fills = job.dataset.unwidened, projectors[0].fills
     if fills is not None:
         rows = filled_rows(rows, fills, projectors[0].adjustment)
-    scores = RowScores.of(job.inputs.fitted, [one.name for one in projectors]) if job.inputs.fitted else RowScores({})
-    written = project_rows(rows, projectors, tables, job.tasks("project"), job.config.project.keep, scores)
+    scores = RowScores.of(job.inputs.fitted, [one.name for one in projectors]) if job.inputs.fitted else RowScores()
+    written = project_rows(rows, projectors, tables, job.tasks("project"), job.config.project.keep, scores, held_out)
+    counts = [save_value(job.run, HELD_OUT, written.counts)] if held_out else []
     return {
         "bytes": job.dataset.n_bytes,
         "written": written.n_bytes,
-        "outputs": [table.output(job.run.uri) for table in tables if table.uri.startswith(f"{job.run.uri}/")],
+        "outputs": counts + [one.output(job.run.uri) for one in tables if one.uri.startswith(f"{job.run.uri}/")],
         "objects": written.objects(job.run.uri),
     }
 

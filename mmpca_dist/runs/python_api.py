@@ -32,8 +32,8 @@ from mmpca_dist.runs import refresh as refreshing
 from mmpca_dist.runs import transform as transforming
 from mmpca_dist.runs.evaluate_settings import EvaluateSettings
 from mmpca_dist.runs.outcomes import FinishedEvaluation, FinishedRun, TransformedRows
-from mmpca_dist.runs.projection import CHECKED
 from mmpca_dist.stores import storage, zarr_stores
+from mmpca_dist.stores.zarr_stores import CHECKED
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.foreign import ForeignTable, as_table, labels_of
 from mmpca_dist.tables.labels import normalize_labels

@@ -28,7 +28,8 @@ from mmpca_dist.jobs.job import Job, Stage, claimable, open_inputs, run_stage
 from mmpca_dist.jobs.object_records import GROUP
 from mmpca_dist.planning.run_plan import RunRequest
 from mmpca_dist.runs.pilots import PilotRun, plan_of_pass
-from mmpca_dist.runs.projection import PROJECT, Projector, RowTable, join_parts, project, projectors_of
+from mmpca_dist.runs.projection import PROJECT, Projector, project, projectors_of
+from mmpca_dist.runs.row_tables import RowTable, join_parts
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.column_faults import MAX_LISTED
 from mmpca_dist.tables.dataset import Dataset

@@ -165,7 +165,7 @@ def test_what_is_held_out_is_said(held_out, said, tmp_path):
 IDLE = [
     ({"splits": "folds", "held_out": "a"}, "held_out", "given"),
     ({"splits": "folds", "train": "3/4"}, "train", "shares or groups"),
-    ({"splits": "shares", "folds": 3}, "folds", "folds or groups"),
+    ({"splits": "shares", "folds": 3}, "folds", "folds or blocks or groups"),
     ({"splits": "shares", "held_out": 0}, "held_out", "given"),
     ({"splits": "given", "column": "part", "count": 3}, "count", "shares or folds or groups"),
     ({"splits": "given", "column": "part", "train": 0.5}, "train", "shares or groups"),

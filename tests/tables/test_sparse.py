@@ -20,7 +20,8 @@ from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.runs.fit import preview
-from mmpca_dist.runs.projection import Projector, RowTable, project_rows
+from mmpca_dist.runs.projection import Projector, project_rows
+from mmpca_dist.runs.row_tables import RowTable
 from mmpca_dist.tables.compose import open_rows
 from mmpca_dist.tables.readers.zarr_sparse import _Stretches
 from mmpca_dist.tables.spans import make_spans
