@@ -217,8 +217,9 @@ class EvaluationConfig(Section):
     def choosing(self) -> dict[str, Any]:
         """Return the settings that the choice of numbers of components depends on."""
         choosing = {"folds": self.folds, "seed": self.seed, "classifier": self.judge.model_dump(mode="json")}
-        others = {"groups": {"groups": self.column}, "blocks": {"splits": "blocks"}}
-        return choosing | others.get(self.splits, {})
+        if self.splits == "blocks":
+            return choosing | {"splits": self.splits}
+        return choosing | ({"groups": self.column} if self.splits == "groups" else {})
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

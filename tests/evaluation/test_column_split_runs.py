@@ -133,7 +133,7 @@ def test_columns_that_do_not_serve_are_refused_before_anything_is_written(evalua
     ({"splits": "time", "column": "day"}, "takes either windows, how many there are, or a boundary"),
     ({"splits": "time", "column": "day", "windows": 2, "boundary": 3}, "takes either windows, how many there are"),
     ({"splits": "folds", "windows": 2}, "evaluation.windows is of splits: time"),
-    ({"splits": "time", "column": "day", "windows": 2, "folds": 3}, "evaluation.folds is of splits: folds or blocks or groups"),
+    ({"splits": "time", "column": "day", "windows": 2, "folds": 3}, "folds is of splits: folds or blocks or groups"),
 ])  # fmt: skip
 def test_settings_that_do_not_fit_together(evaluation, message, tmp_path):
     with pytest.raises(ConfigError, match=message):

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import counted, load_model, open_run
 from mmpca_dist.registry import Registry
+from mmpca_dist.runs.scored_rows import RowScores
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.levels import Levels
 from mmpca_dist.tables.mapped_rows import name_of
+
+
+@dataclass(frozen=True)
+class LinearScores:
+    """Of y = (x - centre) / scale with loadings of its own T2 is |y @ loadings|^2, and Q |y|^2 - |y @ loadings|^2."""
+
+    centre: NDArray[np.float64]  # (d,): the mean row
+    loadings: dict[str, NDArray[np.float64]]  # (d, r) of t2, of q, or of both, as the run keeps them
+    limits: dict[str, float]  # of the same scores, at the run's alpha
 
 
 @dataclass(frozen=True)
@@ -36,6 +47,7 @@ class LinearModel:
     """The columns of the table by name, with the levels of those of text; empty where they have no names."""
     dtype: np.dtype
     """The type of projected rows."""
+    scores: LinearScores
 
     @property
     def text(self) -> list[Levels]:
@@ -51,12 +63,31 @@ class ExportFormat:
     files: Callable[[LinearModel], dict[str, bytes]]
     """Returns the content of files by their suffixes; raises InputError for what the format cannot express."""
     usage: str
-    """How the file, ``{file}``, is used on rows X that are of ``{dtype}``."""
+    """How the file, ``{file}``, is used on rows X that are of ``{dtype}``; ``{Z}`` are Z and the scores."""
     usage_of_text: str = ""
     """The same of a data frame X with columns of text, where that differs."""
 
 
 EXPORTS = Registry(ExportFormat, "mmpca_dist.runs.export", order=lambda format: format.name)
+
+
+def unused(name: str, names: Container[str]) -> str:
+    """Return a name with as many underscores after it as make it differ from others."""
+    while name in names:
+        name += "_"
+    return name
+
+
+def _scores(run: RunDirectory, method: str, matrix: NDArray[np.float64]) -> LinearScores:
+    """Return the scores that a run keeps of a method; none for fewer components, as its limits are for all."""
+    kept = RowScores.of(run, [method])
+    if (scorer := kept.scorer) is None or scorer.matrix.shape != matrix.shape:
+        return LinearScores(np.zeros(len(matrix)), {}, {})
+    reference, counts = scorer.references[method][1], kept.counts[method]
+    own = scorer.matrix if scorer.scale is None else scorer.matrix * scorer.scale[:, None]
+    roots = {"t2": reference.spread, "q": reference.span}
+    loadings = {name: own @ root for name, root in roots.items() if name in counts}
+    return LinearScores(scorer.mean, loadings, {name: counts[name].limit(kept.alpha) for name in loadings})
 
 
 def linear_model(output: str, method: str, n_components: int | None = None) -> LinearModel:
@@ -82,6 +113,7 @@ def linear_model(output: str, method: str, n_components: int | None = None) -> L
         fills=model.mean_ if dataset.missing == "mean" else None,
         columns={name: levels.get(name) for name in table.columns or []},
         dtype=np.dtype(np.float32 if run.config.precision == "single" else np.float64),
+        scores=_scores(run, method, matrix),
     )
 
 
@@ -113,4 +145,5 @@ def export(
     contents, usage = chosen.files(model), (model.text and chosen.usage_of_text) or chosen.usage
     for suffix, data in contents.items():
         storage.write_bytes(stem + suffix, data)
-    return [stem + suffix for suffix in contents], usage.format(file=stem + chosen.suffix, dtype=model.dtype)
+    Z = f"Z, {', '.join(model.scores.loadings)}".rstrip()
+    return [stem + suffix for suffix in contents], usage.format(file=stem + chosen.suffix, dtype=model.dtype, Z=Z)

@@ -22,12 +22,15 @@ def npz_of(model: LinearModel) -> dict[str, bytes]:
     """Return the content of an ``.npz`` file, which docs/export.md describes, by its suffix; none needs a pickle."""
     features = [one for name, text in model.columns.items() for one in (text.names if text else [name])]
     levels = {text.name: {"kept": text.kept, "rare": text.rare} for text in model.text}
+    scores = {"centre": model.scores.centre} if model.scores.loadings else {}
+    for name, loadings in model.scores.loadings.items():
+        scores |= {f"{name}_loadings": loadings.T, f"{name}_limit": np.asarray(model.scores.limits[name])}
     named = {"names": model.names, "columns": list(model.columns), "feature_names": features}
     file = io.BytesIO()
     np.savez(
         file, components=(model.matrix * model.scale[:, None]).T, mean=model.mean, scale=model.scale,
         offset=model.offset, fill=np.zeros(0) if model.fills is None else model.fills,
-        levels=np.asarray(json.dumps(levels)), allow_pickle=False,
+        levels=np.asarray(json.dumps(levels)), allow_pickle=False, **scores,
         **{name: np.asarray(of, str) for name, of in named.items()},
     )  # fmt: skip
     return {".npz": file.getvalue()}

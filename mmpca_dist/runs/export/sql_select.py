@@ -1,11 +1,11 @@
-"""A SELECT that adds the components to the rows of a table."""
+"""A SELECT that adds the components, and the scores that the run keeps, to the rows of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.runs.export.model import ExportFormat, LinearModel
+from mmpca_dist.runs.export.model import ExportFormat, LinearModel, unused
 
 
 def _quoted(text: str, mark: str) -> str:
@@ -39,6 +39,22 @@ def _sum(terms: list[str]) -> str:
     return f"({_sum(terms[: len(terms) // 2])} + {_sum(terms[len(terms) // 2 :])})"
 
 
+def _product(rows: list[str], loadings: Iterable[float]) -> str:
+    return _sum([f"{_number(a)} * {x}" for x, a in zip(rows, loadings, strict=True) if a])
+
+
+def _scores(model: LinearModel) -> Iterator[tuple[str, str]]:
+    """Yield names and expressions of scores and limits."""
+    centred = zip(_features(model), model.scores.centre, model.scale, strict=True)
+    rows = [f"({x} - {_number(mean)}){'' if scale == 1 else f' / {_number(scale)}'}" for x, mean, scale in centred]
+    whole = _sum([f"POWER({x}, 2)" for x in rows])
+    for name, loadings in model.scores.loadings.items():
+        part = _sum([f"POWER({_product(rows, own)}, 2)" for own in loadings.T])
+        # GREATEST(..., 0) would skip NULL, so that rows with gaps had a Q of 0.
+        yield name, part if name == "t2" else f"{whole} - LEAST({whole}, {part})"
+        yield f"{name}_limit", _number(model.scores.limits[name])
+
+
 def _files(model: LinearModel) -> dict[str, bytes]:
     if not model.columns:
         raise InputError("The columns of the run's rows have no names, which SQL needs: export npy, or onnx.")
@@ -49,8 +65,8 @@ def _files(model: LinearModel) -> dict[str, bytes]:
     centred = [f"({x} - {_number(mean)})" for x, mean in zip(_features(model), model.mean, strict=True)]
     select = ["SELECT source.*"]
     for name, loadings, offset in zip(model.names, model.matrix.T, model.offset, strict=True):
-        terms = [f"{_number(a)} * {x}" for a, x in zip(loadings, centred, strict=True) if a]
-        select.append(f"{_sum(terms)} - {_number(offset)} AS {_quoted(name, chr(34))}")
+        select.append(f"{_product(centred, loadings)} - {_number(offset)} AS {_quoted(name, chr(34))}")
+    select += [f"{value} AS {_quoted(unused(name, lowered), chr(34))}" for name, value in _scores(model)]
     return {".sql": (",\n  ".join(select) + "\nFROM source\n").encode()}
 
 
