@@ -34,7 +34,7 @@ def greys(image: NDArray[np.float64], ends: tuple[float, float]) -> NDArray[np.u
 
 def mosaic(title: str, lines: Sequence[tuple[str, Sequence[NDArray[np.uint8]], Sequence[str]]]) -> Drawn:
     """Return a panel of lines: a name, images, and the words above each, of which there may be none."""
-    left = 8 + LETTER * max(len(name) for name, *_ in lines)
+    left = 8 + 1.25 * LETTER * max(len(name) for name, *_ in lines)
     most = max(len(images) for _, images, _ in lines)
     height, width = lines[0][1][0].shape[:2]
     across = min((WIDTH - left - 4) / most - GAP, LARGEST, LARGEST * width / height)
@@ -42,7 +42,7 @@ def mosaic(title: str, lines: Sequence[tuple[str, Sequence[NDArray[np.uint8]], S
     parts = [text(2, 13, title, "title")] if title else []
     for name, images, above in lines:
         y += 13 * bool(above)
-        parts.append(text(2, y + down / 2 + 4, name, ""))
+        parts.append(text(left - 5, y + down / 2 + 4, name, "end"))
         for i, image in enumerate(images):
             x = left + i * (across + GAP)
             parts.append(

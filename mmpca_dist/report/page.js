@@ -65,7 +65,9 @@
     const name = words(table.caption);
     const save = button("Download CSV", () => download(`${document.title} ${name}`.replace(/[^\p{L}\p{N} .=-]+/gu, "-").slice(0, 120), csv(table)));
     save.setAttribute("aria-label", `Download CSV: ${name}`);
-    table.parentElement.after(make("p", { className: "tools" }, save));
+    const more = button("All columns", () => { more.textContent = table.parentElement.classList.toggle("all") ? "Fewer columns" : "All columns"; });
+    more.className = "more";  // on phones
+    table.parentElement.after(make("p", { className: "tools" }, save, ...(table.querySelector(".extra") ? [" ", more] : [])));
   }
   for (const text of all("pre.command")) {
     const copy = button("Copy", async () => {

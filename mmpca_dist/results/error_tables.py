@@ -179,7 +179,7 @@ def standings(evaluation: Evaluation) -> PrintedTable:
         ],
         rows,
         key="standings",
-        about="Every method's lowest mean error, and how it compares with the reference",
+        about="Every method's lowest mean error, and how it compares with the reference", brief=3,
     )  # fmt: skip
 
 

@@ -79,7 +79,7 @@ def _best(found: dict[str, tuple[float, str]], told: str, more: str) -> list[str
 def _table(title: str, rows: Sequence[dict[str, str]], notes: Sequence[str] = ()) -> PrintedTable:
     kinds = {name: "number" if all(NUMBER.fullmatch(row[name]) for row in rows) else "text" for name in rows[0]}
     columns = [Heading(name, kind if i else "head") for i, (name, kind) in enumerate(kinds.items())]
-    table = PrintedTable(columns, [list(row.values()) for row in rows], above=" ".join(notes), about=title)
+    table = PrintedTable(columns, [list(row.values()) for row in rows], above=" ".join(notes), about=title, brief=4)
     return table if len(rows) <= MANY else replace(table, title=title, aside=f"in {len(rows)} rows", opens=False)
 
 

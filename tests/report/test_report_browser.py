@@ -264,7 +264,13 @@ def test_fits_a_phone_and_paper(tab):
     for scheme in ("light", "dark"):
         tab.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         wait_for(lambda: tab.run(WIDTH) <= 400, 20, lambda: f"{tab.run(WIDTH)} wide")  # plots are drawn anew
+    extra = "all('#methods ~ div .extra').filter(each => each.offsetParent).length"
+    assert tab.run(extra) == 0, "columns beyond those that fit"
+    tab.run("one('#methods ~ div .more').click()")
+    assert tab.run(extra) > 0
+    tab.run("one('#methods ~ div .more').click()")
     tab.ask("Emulation.setEmulatedMedia", media="print")
+    assert tab.run(extra) > 0, "paper has all"
     assert tab.run("[...document.querySelectorAll('.plot, .tools button, nav')].every(each => !each.offsetParent)")
     assert tab.run("one('.still').offsetParent !== null")
     assert tab.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

@@ -31,7 +31,7 @@ def _components(methods: Sequence[Figures], _: None, dataset: Mapping[str, Any])
         panels.append(mosaic(words(method.label), lines))
     caption = (
         "Each component as a picture: pixels in red add to the coordinate, pixels in blue subtract from "
-        "it, pale ones do not matter. Each image has its own scale, and the sign of a whole image has no "
+        "it, faint ones do not matter. Each image has its own scale, and the sign of a whole image has no "
         "meaning." + note_of_first(methods)
     )
     alt = f"The first {longest} components of {', '.join(method.label for method in methods)}, each as an image."
