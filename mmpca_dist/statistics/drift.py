@@ -93,8 +93,7 @@ def drift_between(stored: Any, arriving: Any, components: NDArray | None = None)
     classes = [replace(one, adjusted=p) for one, p in zip(found, adjusted, strict=True)]
     counts = np.array([[stored.counts[before[c]] for c in shared], [arriving.counts[after[c]] for c in shared]])
     shares, new = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1), [c for c in after if c not in before]
-    moved_share = float(np.abs(shares[0] - shares[1]).sum() / 2)
-    return Drift(classes, _shares(counts) if counted else np.nan, moved_share, new)
+    return Drift(classes, _shares(counts) if counted else np.nan, float(np.abs(shares[0] - shares[1]).sum() / 2), new)
 
 
 def _compared(
