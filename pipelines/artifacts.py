@@ -18,6 +18,7 @@ from dask.utils import format_bytes
 from prefect import get_client
 from prefect.artifacts import Artifact, ImageArtifact, LinkArtifact, MarkdownArtifact, ProgressArtifact, TableArtifact
 from prefect.client.schemas.actions import ArtifactUpdate
+from prefect.events import emit_event
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.logging import get_logger, get_run_logger
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, PREFECT_CLIENT_METRICS_PORT, get_current_settings
@@ -220,6 +221,10 @@ class ArtifactCallback(Callback):
     def on_note(self, message: str) -> None:
         get_run_logger().warning(message)
 
+    def on_alarm(self, job: str, dataset: str, words: str) -> None:
+        resource = {"prefect.resource.id": f"mmpca.dataset.{dataset}", "prefect.resource.name": dataset}
+        emit_event(f"mmpca.{job}.alarm", resource, payload={"words": words})
+
     def close(self, end: str) -> None:
         """Say how the flow ended of the stage that it ended in."""
         for name, row in self._stages.items():
@@ -255,6 +260,7 @@ SECONDS = Counter("mmpca_stage_seconds", "Time that finished stages took", ["sta
 BYTES = Counter("mmpca_read_bytes", "Bytes of rows that finished stages have read", ["stage"])
 MEMORY = Gauge("mmpca_memory_bytes", "Peak memory of a process in a finished stage", ["stage"])
 NOTES = Counter("mmpca_notes", "Things the user should know")
+ALARMS = Counter("mmpca_alarms", "Data sets whose rows are not like those of their run", ["job"])
 
 
 METRICS_PORTS = 100
@@ -292,3 +298,6 @@ class MetricsCallback(Callback):
 
     def on_note(self, message: str) -> None:
         NOTES.inc()
+
+    def on_alarm(self, job: str, dataset: str, words: str) -> None:
+        ALARMS.labels(job).inc()

@@ -319,8 +319,9 @@ def transform(prefect: bool, **options: Any) -> None:
 @click.option("--alpha", type=click.FloatRange(0, 1, True, True), help="Share of false alarms; by default the run's.")
 @click.option("--features", help="Array or column of the rows; by default as for the run.")
 @click.option("--label", help="Array, column or .npy file of the labels; by default as for the run.")
+@quick_prefect_option
 @verbosity
-def monitor(**options: Any) -> None:
+def monitor(prefect: bool, **options: Any) -> None:
     """Compare the rows of DATASET with those of RUN, which keeps belonging.
 
     The exit code is 3 where a class moved or is new, or where more rows do not belong than alpha says.
@@ -332,10 +333,11 @@ def monitor(**options: Any) -> None:
     from mmpca_dist.configuration.requests import MonitorConfig
     from mmpca_dist.runs import monitor as rows
 
-    with session(GOES_ON, False) as work:
-        record = work.done("monitor", None, lambda: rows.monitor(MonitorConfig(**options), [work.callback]))
-    print_text(console, rows.in_words(record))
-    if record["alarm"]:
+    config = MonitorConfig(**options)
+    with session(GOES_ON, prefect) as work:
+        said = work.done("monitor", config, lambda: rows.in_words(rows.monitor(config, [work.callback])))
+    print_text(console, said)
+    if work.callback.alarmed:
         sys.exit(ALARM)
 
 
@@ -345,6 +347,7 @@ def monitor(**options: Any) -> None:
 @click.argument("output")
 @click.option("--features", help="Array or column of the new rows; by default as for the run.")
 @click.option("--label", help="Array, column or .npy file of their labels; by default as for the run.")
+@click.option("--drift", type=click.Choice(["note", "refuse", "ignore"]), help="By default refresh.drift of the run.")
 @prefect_option
 @verbosity
 def refresh(prefect: bool, **options: Any) -> None:

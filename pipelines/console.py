@@ -89,6 +89,7 @@ class ConsoleCallback(Callback):
     def __init__(self, console: Console) -> None:
         self.console = console
         self.notes: list[str] = []
+        self.alarmed = False
         self.heading: str | None = None
         """Printed before the first stage, of work that has not been refused."""
         self._progress: ProgressBar | StageLines = SILENT
@@ -143,6 +144,9 @@ class ConsoleCallback(Callback):
     def on_note(self, message: str) -> None:
         self.notes.append(message)
         print_text(self.console, f"  note: {message}", style="yellow")
+
+    def on_alarm(self, job: str, dataset: str, words: str) -> None:
+        self.alarmed = True
 
     def close(self) -> None:
         """Remove the progress bar, and print no more lines."""

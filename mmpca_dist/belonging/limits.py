@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,14 +57,27 @@ class ScoreCounts:
         """The number of held-out rows, or the sum of their weights."""
         return float(self.counts.sum())
 
+    @property
+    def mean(self) -> float:
+        """The mean score, up to its step."""
+        return float((self.steps << DIGITS).view(np.float64) @ self.counts / self.total)
+
     def p(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return (1 + number of held-out scores at least as large) / (n + 1); scores of one step count as equal.
 
         Source: Vovk, Gammerman & Shafer 2005, "Algorithmic learning in a random world"; across folds Vovk 2015,
         "Cross-conformal predictors".
         """
-        larger = np.append(np.cumsum(self.counts[::-1])[::-1], 0.0)
-        return (1 + larger[np.searchsorted(self.steps, _steps(scores))]) / (self.total + 1)
+        first, larger = self._larger
+        return (1 + larger[np.clip(_steps(scores) - first, 0, len(larger) - 1)]) / (self.total + 1)
+
+    @functools.cached_property
+    def _larger(self) -> tuple[int, NDArray[np.float64]]:
+        """The first step, and how many scores are in each step from there on, or in one above it."""
+        every = np.arange(self.steps[0], self.steps[-1] + 2)
+        return int(self.steps[0]), np.append(np.cumsum(self.counts[::-1])[::-1], 0.0)[
+            np.searchsorted(self.steps, every)
+        ]
 
     def limit(self, alpha: float) -> float:
         """Return the ceil((n + 1) (1 - alpha))-th smallest held-out score, up to its step."""

@@ -46,6 +46,11 @@ def reference_of(reduced: ReducedMoments, loadings: NDArray, shrinkage: float = 
     )
 
 
+def scores_of(Z: NDArray, squares: NDArray, reference: Reference, names: Sequence[str]) -> dict[str, NDArray]:
+    """Return the columns of some scores of rows, given coordinates less their mean (n, K) and |D^-1 (x - mean)|^2."""
+    return functools.reduce(operator.or_, (SCORES[name].of(ScoredRows(Z, squares), reference) for name in names))
+
+
 @storable
 @dataclass(frozen=True)
 class RowScorer:
@@ -88,9 +93,7 @@ class RowScorer:
         with single_blas_thread():
             Z, squares = self.coordinates(X, covariates)
             return {
-                method: functools.reduce(
-                    operator.or_, (SCORES[name].of(ScoredRows(Z[:, own], squares), reference) for name in names)
-                )
+                method: scores_of(Z[:, own], squares, reference, names)
                 for method, (own, reference) in self.references.items()
             }
 

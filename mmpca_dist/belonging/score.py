@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,17 @@ class Reference:
     centres: NDArray[np.float64]  # (C, K): class means
     scatters: NDArray[np.float64]  # (C, K, K) of the classes, or (1, K, K): their sum
     within: NDArray[np.float64]  # (K, w): root of the inverse of the scatter within classes, with its shrinkage
+
+    @property
+    def held(self) -> float:
+        """What components hold of the squared distance of a row to the mean, on average."""
+        total = self.scatters.sum(axis=0) + (self.centres * self.counts[:, None]).T @ self.centres
+        return float(np.sum(self.span * (total @ self.span)) / self.counts.sum())
+
+    def as_type(self, dtype: np.dtype) -> Reference:
+        """Return the reference of coordinates of this type."""
+        of_rows = ("spread", "span", "centres", "within")
+        return replace(self, **{name: getattr(self, name).astype(dtype) for name in of_rows})
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""The settings of transforms and refreshes, which take all else from a finished run."""
+"""The settings of transforms, monitors and refreshes, which take all else from a finished run."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
@@ -58,6 +58,15 @@ class MonitorConfig(Section):
     )
 
 
+DriftAction = Literal["note", "refuse", "ignore"]
+
+
+class RefreshSection(Section):
+    """What a refresh does with new rows of which a class moved or is new."""
+
+    drift: DriftAction = setting("note", example="refuse", description="Note it, refuse the rows, or do not compare")
+
+
 class RefreshConfig(Section):
     """A run, new rows, and the folder of the refreshed run."""
 
@@ -81,3 +90,4 @@ class RefreshConfig(Section):
     weight: str | None = setting(
         None, example="n", description="Array, column or .npy file of their weights; by default as for the run"
     )
+    drift: DriftAction | None = setting(None, example="refuse", description="By default refresh.drift of the run")

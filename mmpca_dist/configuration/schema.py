@@ -12,6 +12,7 @@ from mmpca_dist.configuration import bundled
 from mmpca_dist.configuration.dataset_section import DatasetConfig
 from mmpca_dist.configuration.method_section import MethodSection, MethodSetting
 from mmpca_dist.configuration.parsing import parse_model, read_yaml, sections_of, source_of
+from mmpca_dist.configuration.requests import RefreshSection
 from mmpca_dist.configuration.sections import (
     SPLITS_OF,
     BelongingConfig,
@@ -75,8 +76,8 @@ class RunConfig(Section):
         Of products of rows.
     class_weight : "balanced" or dict, optional
         Factors of the classes.
-    solver, project, evaluation, report, compute : sections
-        How eigenvectors are computed, what is projected, how methods are compared, what the page holds, who computes.
+    solver, project, evaluation, report, refresh, compute : sections
+        How eigenvectors are computed, what is projected, how methods are compared, the page, drift, who computes.
     output : str
         The folder of the run: a path or fsspec URL.
 
@@ -133,6 +134,7 @@ class RunConfig(Section):
         description="Keep what tells of new rows whether they belong to those that trained; {} for all scores",
     )
     report: ReportConfig = ReportConfig()
+    refresh: RefreshSection = RefreshSection()
     compute: ComputeConfig = ComputeConfig()
     output: Annotated[str, AfterValidator(storage.normalize)] = setting(
         example="runs/mine",
@@ -252,7 +254,7 @@ class RunConfig(Section):
     def settings(self, purpose: Purpose = "run") -> dict[str, Any]:
         """Return the settings that results depend on: not where work runs and results go, nor those of other jobs."""
         others = {"project", "belonging"} if purpose == "evaluation" else {"evaluation"}
-        settings = self.model_dump(mode="json", exclude={"compute", "output", "report", *others})
+        settings = self.model_dump(mode="json", exclude={"compute", "output", "report", "refresh", *others})
         if purpose == "run" and (self.chooses or self.belonging):
             settings["evaluation"] = self.evaluation.choosing()
         return settings

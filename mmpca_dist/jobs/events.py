@@ -65,6 +65,9 @@ class Callback:
     def on_note(self, message: str) -> None:
         """Take a note for the user."""
 
+    def on_alarm(self, job: str, dataset: str, words: str) -> None:
+        """Hear that a refresh or a monitor (``job``) met rows that are not like those of its run."""
+
 
 EVENTS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 

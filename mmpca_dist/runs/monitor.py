@@ -1,4 +1,4 @@
-"""Tell of a batch of new rows, such as a night's, which do not belong, and which classes moved; keep a history."""
+"""Tell of new rows, such as a night's or those of a refresh, which do not belong, and which classes moved."""
 
 from __future__ import annotations
 
@@ -9,23 +9,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.configuration.requests import MonitorConfig, TransformConfig
-from mmpca_dist.errors import plural, some_names
+from mmpca_dist.errors import InputError, OutageError, plural, some_names
 from mmpca_dist.finite import or_none
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory, transform_folder
-from mmpca_dist.jobs.events import Callback
-from mmpca_dist.jobs.finished_runs import counted, finished, load_model, open_run
+from mmpca_dist.jobs.events import Callback, told
+from mmpca_dist.jobs.finished_runs import counted, finished, load_model, open_run, solved_methods
 from mmpca_dist.jobs.stored_belonging import load_belonging, load_reduced
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.runs.transform import transform
 from mmpca_dist.statistics.drift import ClassDrift, Drift
 from mmpca_dist.statistics.from_rows import moments_of
+from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.zarr_stores import open_group
 from mmpca_dist.tables.compose import open_dataset
 
 LISTED = 20
 """Rows that are told, those farthest out."""
+ALPHA, APART, SHARE, NAMED = 0.01, 0.2, 0.1, 5
+"""Of a refresh: the level of tests; the least distance of a class that moved, which Cohen 1988 calls small, and share
+of rows that changed class, as of many rows every difference is significant; and classes that are described."""
 HISTORY = "history.json"
 
 
@@ -38,26 +42,18 @@ def monitor(config: MonitorConfig, callbacks: list[Callback] | None = None, clie
     method = config.method or next(iter(finished(run, records.SOLVE)["models"]))
     belonging = load_belonging(run, method, counted(run).classes)
     alpha = belonging.alpha if config.alpha is None else config.alpha
-    name = storage.digest(config.dataset)[:8]
-    uri = storage.join(output, f"{name}.zarr")
+    uri = storage.join(output, f"{storage.digest(config.dataset)[:8]}.zarr")
     if not RunDirectory(transform_folder(uri)).exists:
         storage.remove(uri)  # scores of what was at this address another night
     settings = {"output": config.run, "dataset": config.dataset, "destination": uri, "methods": [method]}
     transform(TransformConfig(**settings, features=config.features, label=config.label), callbacks, client)
     rows, labelled = _outside(uri, alpha)
-    record = {
-        "dataset": config.dataset,
-        "rows_at": uri,
-        "method": method,
-        "alpha": alpha,
-        "moved": [],
-        "new": [],
-        **rows,
-    }
-    if labelled:
-        record |= _drift(run, method, uri, alpha)
+    record = {"dataset": config.dataset, "rows_at": uri, "method": method, "alpha": alpha, **rows}
+    record |= _drift(run, method, uri, alpha) if labelled else {"moved": [], "new": []}
     record["alarm"] = bool(record["moved"] or record["new"] or record["outside_p"] <= alpha)
     _keep(storage.join(output, HISTORY), record)
+    if record["alarm"]:
+        told(callbacks).on_alarm("monitor", config.dataset, in_words(record))
     return record
 
 
@@ -85,9 +81,9 @@ def _drift(run: RunDirectory, method: str, uri: str, alpha: float) -> dict[str, 
     model, stored = load_model(run.uri, method), load_reduced(run, method, counted(run).classes)
     arriving = moments_of(open_dataset(uri), precision="double")
     drift: Drift = stored.drift(arriving.mapped(np.eye(arriving.n_features), -_of_mean(model)))
-    names = getattr(model, "feature_names_in_", None)
+    columns = [np.argsort(-np.abs(model.projection()[0] @ one.direction), kind="stable")[:5] for one in drift.classes]
     return {
-        "classes": [_told(one, model, names) for one in drift.classes],
+        "classes": [_told(one, model, own) for one, own in zip(drift.classes, columns, strict=True)],
         "moved": [str(one.label) for one in drift.moved(alpha)],
         "spread": [str(one.label) for one in drift.classes if one.spreads_otherwise],
         "new": [str(label) for label in drift.new],
@@ -101,17 +97,51 @@ def _of_mean(model: MomentReducer) -> NDArray[np.float64]:
     return (model.mean_ - (0 if mean is None else mean)) @ matrix - (0 if offset is None else offset)
 
 
-def _told(one: ClassDrift, model: MomentReducer, names: Any) -> dict[str, Any]:
-    direction = model.projection()[0] @ one.direction
-    largest = np.argsort(-np.abs(direction), kind="stable")[:5].tolist()
-    columns = [str(j if names is None else names[j]) for j in largest]
+def heed_drift(
+    action: str, base: RunDirectory, uri: str, stored: ClassMoments, new: ClassMoments, callback: Callback
+) -> dict[str, Any] | None:
+    """Note how rows drift that a refresh of ``base`` is to take in, and return it; raise InputError to refuse them."""
+    record = None if action == "ignore" else _drift_of_moments(base, stored, new)
+    if record is None:
+        if action == "refuse":
+            callback.on_note(f"{uri} is taken in unchecked: its moments do not tell whether it drifts.")
+        return None
+    words, n_moved, share = _class_words(record), len(record["moved"]), record["share"]
+    words += [f"{n_moved} classes moved in all."] * (n_moved > NAMED)
+    words += [f"The shares of the classes changed by {share:.0%} of the rows."] * (share >= SHARE)
+    if n_moved or record["new"]:
+        callback.on_alarm("refresh", uri, " ".join(words))
+        if action == "refuse":
+            how = "Correct it, or take it in as it is by 'mmpca refresh --drift note'."
+            raise InputError(f"{uri} is not taken in, as it drifts. {' '.join(words)} {how}")
+    if n_moved or share >= SHARE:  # there is a note of new classes already
+        callback.on_note(f"{uri} drifts. {' '.join(words)}")
+    return record
+
+
+def _drift_of_moments(base: RunDirectory, stored: ClassMoments, new: ClassMoments) -> dict[str, Any] | None:
+    """Compare rows in the coordinates of the first model of ``base``; return None where moments do not tell."""
+    try:
+        model = load_model(base.uri, solved_methods(base, base.config.labels)[0])
+        drift = stored.drift(new, model.projection()[0].T)
+    except OutageError:
+        raise
+    except (InputError, IndexError):  # no model, or too few rows
+        return None
+    if drift.classes and all(np.isnan(one.p) for one in drift.classes):
+        return None
+    far = sorted((one for one in drift.moved(ALPHA) if one.distance >= APART), key=lambda one: -one.distance)
+    classes = [_told(one, model, [j for j, _ in one.columns]) for one in far[:NAMED]]
+    moved, new_labels = ([str(label) for label in labels] for labels in ([one.label for one in far], drift.new))
+    share = drift.moved_share if drift.shares <= ALPHA else 0.0
+    return {"classes": classes, "moved": moved, "new": new_labels, "share": share}
+
+
+def _told(one: ClassDrift, model: MomentReducer, columns: Any) -> dict[str, Any]:
+    names = getattr(model, "feature_names_in_", range(model.n_features_in_))
     numbers = {"distance": one.distance, "F": one.statistic, "p": one.adjusted, "spread": one.spread}
-    return {
-        "class": str(one.label),
-        "rows": one.rows,
-        **{k: or_none(v) for k, v in numbers.items()},
-        "columns": columns,
-    }
+    own = {name: or_none(value) for name, value in numbers.items()}
+    return {"class": str(one.label), "rows": one.rows, **own, "columns": [str(names[j]) for j in columns]}
 
 
 def _keep(uri: str, record: dict[str, Any]) -> None:
@@ -129,18 +159,16 @@ def in_words(record: dict[str, Any]) -> str:
         f"at alpha = {record['alpha']:g} rows like these give {math.ceil(record['alpha'] * record['rows']):,} or fewer."
     ]
     if record["farthest"]:
-        first = ", ".join(str(one["row"]) for one in record["farthest"][:5])
-        words.append(f"Farthest out: row {first}.")
+        words.append(f"Farthest out: row {', '.join(str(one['row']) for one in record['farthest'][:5])}.")
+    return " ".join([*words, *_class_words(record), f"Scores by row: {record['rows_at']}"])
+
+
+def _class_words(record: dict[str, Any]) -> list[str]:
+    words = []
     for one in record.get("classes", []):
         if one["class"] in record["moved"]:
-            columns = ", ".join(one["columns"])
-            words.append(
-                f"The class {one['class']} moved by {one['distance']:.2f} of its spread (p = {one['p']:.2g}), most "
-                f"along {columns}."
-            )
+            how = f"{one['distance']:.2f} of its spread (p = {one['p']:.2g}), most along {', '.join(one['columns'])}"
+            words.append(f"The class {one['class']} moved by {how}.")
         elif one["class"] in record["spread"]:
             words.append(f"The class {one['class']} has {one['spread']:.2g} times the spread.")
-    if record["new"]:
-        words.append(f"New: {some_names(record['new'])}, which the run has not seen.")
-    words.append(f"Scores by row: {record['rows_at']}")
-    return " ".join(words)
+    return words + [f"New: {some_names(record['new'])}, which the run has not seen."] * bool(record["new"])

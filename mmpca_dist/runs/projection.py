@@ -5,7 +5,8 @@ from __future__ import annotations
 import operator
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +19,12 @@ from mmpca_dist.jobs.finished_runs import load_model, solved_methods
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.stored_arrays import save_value
 from mmpca_dist.jobs.stored_belonging import HELD_OUT
-from mmpca_dist.methods.base.transform import projected
+from mmpca_dist.methods.base.transform import centred, projected
 from mmpca_dist.passes.schedulers import OnRows
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.passes.units import BLOCK_ROWS, read_batches
 from mmpca_dist.runs.row_tables import RowTable, Written
-from mmpca_dist.runs.scored_rows import RowScores
+from mmpca_dist.runs.scored_rows import Beside, RowScores, Scored
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.widened_rows import filled_rows
 from mmpca_dist.tables.batch import Batch, refuse_not_finite
@@ -46,6 +47,12 @@ class Projector:
     """Values in the place of missing ones, shape (d,), of all methods; None where rows are taken as they are."""
     adjustment: Adjustment | None = None
     """The adjustment that removes covariates."""
+
+    def about(self, mean: NDArray) -> Projector:
+        """Return the same map as A^T (x - mean) less an offset, for this mean."""
+        matrix, own = self.matrix.astype(np.float64), 0.0 if self.mean is None else self.mean
+        offset = 0.0 if self.offset is None else self.offset
+        return replace(self, mean=mean, offset=offset - (mean - own) @ matrix)
 
     @property
     def columns(self) -> list[str]:
@@ -74,7 +81,10 @@ def project_rows(
     for table in [] if begun else tables:
         table.begin(kept, rows, dtype, label_type, scores.types(dataset, table.methods))
     spans = spans_of(chunk_edges(dataset.n_rows, rows))
-    task = _Projection(projectors, tables, kept, rows, scores, held_out)
+    beside = scores.beside(dataset, dtype)
+    if beside is not None:
+        projectors = [one.about(beside.centre) for one in projectors]
+    task = _Projection(projectors, tables, kept, rows, scores, beside, held_out)
     written = tasks.run(OnRows(dataset, task.run), spans, operator.add, "project")
     for table in tables:
         table.complete(dtype, dataset.n_rows)
@@ -106,6 +116,7 @@ class _Projection:
     kept: KeptColumns
     chunk_rows: int
     scores: RowScores
+    beside: Beside | None
     held_out: HeldOutScores | None
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
@@ -118,17 +129,25 @@ class _Projection:
             labels = _outcomes(batch) if dataset.has_labels else None
             kept = self.kept.read(batch.rows)
             reduced = [np.empty((len(batch), matrix.shape[1]), dtype) for _, (matrix, _) in joined]
-            scored, counter = [], self.held_out and self.held_out.begin(batch)
+            counter, squares = self.held_out and self.held_out.begin(batch), np.empty(len(batch), dtype)
+            scored: list[Scored] = []
             for block in batch.blocks(BLOCK_ROWS):
+                at = slice(block.start - batch.start, block.stop - batch.start)
                 if counter:
                     counter.add(block)
-                scored.append(self.scores.of_block(block))
                 for (group, matrix), Z in zip(joined, reduced, strict=True):
-                    Z[block.start - batch.start :][: len(block)] = self._reduced(block, group, *matrix)
+                    Z[at], rows = self._reduced(block, group, *matrix, less=not self.beside)
+                if self.beside:
+                    squares[at] = self.beside.squares(rows)
+                else:
+                    scored.append(self.scores.of_block(block))
             by_method: dict[str, NDArray] = {}
             for (group, _), Z in zip(joined, reduced, strict=True):
                 ends = np.cumsum([projector.matrix.shape[1] for projector in group])
                 by_method |= {one.name: own for one, own in zip(group, np.split(Z, ends[:-1], axis=1), strict=True)}
+            if self.beside:
+                scored.append(self.beside.of_rows(by_method, squares))
+                by_method = {one.name: (by_method[one.name] - one.offset).astype(dtype) for one in self.projectors}
             part = batch.start // self.chunk_rows, self.token
             for table in self.tables:
                 rows = np.concatenate([by_method[method] for method in table.methods], axis=1)
@@ -137,15 +156,22 @@ class _Projection:
             written += Written(0, counts=counter.counts()) if counter else Written(0)
         return written
 
-    def _reduced(self, block: Batch, group: list[Projector], matrix: NDArray, offset: NDArray | None) -> NDArray:
-        """Return the rows of a block as projectors reduce them, whose matrices are side by side."""
+    def _reduced(
+        self, block: Batch, group: list[Projector], matrix: NDArray, offset: NDArray | None, less: bool
+    ) -> tuple[NDArray, Any]:
+        """Return the rows of a block as projectors reduce them, whose matrices are side by side, and centred ones.
+
+        The former are ``less`` the offset, or not yet.
+        """
+        dtype, mean = self.projectors[0].matrix.dtype, group[0].mean
         with np.errstate(invalid="ignore", over="ignore"):
-            Z = projected(block.X, matrix, group[0].mean, self.projectors[0].matrix.dtype, offset)
+            rows = block.X if issparse(block.X) else centred(block.X, mean, dtype)
+            Z = projected(rows, matrix, mean if issparse(rows) else None, dtype, offset if less else None)
             if issparse(block.X) and group[0].adjustment is not None:  # dense rows come without
                 Z -= group[0].adjustment.explained(block.roles["covariates"], matrix)
         if not np.isfinite(Z).all():
             self._refuse(block)
-        return Z
+        return Z, rows
 
     def _joined(self, projectors: list[Projector], sparse: bool) -> tuple[NDArray, NDArray | None]:
         """Return the matrices of methods side by side, and their offsets."""

@@ -152,9 +152,9 @@ def refresh(
 ) -> FinishedRun:  # fmt: skip
     """Extend a finished run, or that in a folder, by new labelled rows, without reading the old ones again.
 
-    ``new`` is a data set, or a folder of them. Options are ``features``, ``label`` and ``weight``, as in
+    ``new`` is a data set, or a folder of them. Options are ``features``, ``label``, ``weight`` and ``drift``, as in
     ``RefreshConfig``; a Dask ``client`` does the work. The result has the models, ``taken`` (new data sets: name, uri,
-    fingerprint, rows), ``solved`` (whether there was anything to do), ``data_sets`` and ``rows`` (in all),
+    fingerprint, rows, drift), ``solved`` (whether there was anything to do), ``data_sets`` and ``rows`` (in all),
     ``methods``, ``left_out`` (reasons by method), ``folder`` and ``report`` (addresses; None if no data set was ever
     added), ``seconds``. Raises MmpcaError for what can be corrected.
 

@@ -31,6 +31,7 @@ from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.planning.run_plan import RunRequest
 from mmpca_dist.runs import refresh_inputs
 from mmpca_dist.runs.fit import REPORT, SOLVE
+from mmpca_dist.runs.monitor import heed_drift
 from mmpca_dist.runs.pilots import PilotRun, plan_of_pass
 from mmpca_dist.statistics.costs import summary_bytes
 from mmpca_dist.stores import storage
@@ -221,7 +222,8 @@ class _RefreshJob:
         inputs = Inputs(self.config, rows.dataset, run, self.config, "run")
         job = Job(inputs, run_key, scheduler, self.callback, self.lease, watch)
         job.census = rows.census
-        merge = partial(refresh_inputs.merge_rows, before, arrival, data_sets)
+        heed = partial(heed_drift, self.request.drift or self.config.refresh.drift, self.base)
+        merge = partial(refresh_inputs.merge_rows, before, arrival, data_sets, heed)
         run_stage(job, Stage(records.REDUCE, f"Take up {arrival.name}", merge, measured=True))
         self.lease.check()
         storage.remove(run.path("scratch"))

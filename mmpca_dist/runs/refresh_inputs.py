@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -156,8 +156,8 @@ SAME = 1e-9
 """Moments of copies differ by less, relatively: by rounding alone, where they are read in other chunks."""
 
 
-def merge_rows(before: RunDirectory, arrival: Arrival, data_sets: list[dict[str, Any]], job: Job) -> ReduceRecord:
-    """Take the moments of a data set in one pass, merge them with the statistics ``before``, and return the record."""
+def merge_rows(before: RunDirectory, arrival: Arrival, data_sets: list[dict], heed: Callable, job: Job) -> ReduceRecord:
+    """Take moments of a data set in one pass, ``heed`` their drift, merge those ``before`` in, and return a record."""
     precision = job.config.precision
     job.callback.on_pass("reduce", arrival.name)
     stored = statistics_of(before)
@@ -173,6 +173,7 @@ def merge_rows(before: RunDirectory, arrival: Arrival, data_sets: list[dict[str,
     if note := _note_on_copy(added, others):
         added["note"] = note
         job.callback.on_note(note)
+    added["drift"] = heed(arrival.uri, stored.in_columns, stored.adjusted(new), job.callback)
     with single_blas_thread():
         moments = merge_classes(stored.unadjusted, new, arrival.uri)
     return {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mmpca_dist.belonging.held_out import Counts
 from mmpca_dist.belonging.limits import with_p
 from mmpca_dist.belonging.model import scores_in
-from mmpca_dist.belonging.reference import RowScorer
+from mmpca_dist.belonging.reference import RowScorer, scores_of
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import counted
@@ -22,6 +22,8 @@ from mmpca_dist.passes.units import read_batch
 from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.dataset import Dataset
 
+MOST_HELD = 100
+"""Q comes from projected rows in single precision where components hold at most so many times as much."""
 Scored = dict[str, dict[str, NDArray]]
 """Columns by method."""
 
@@ -43,8 +45,33 @@ class RowScores:
         """Return the columns of a block of rows, whose gaps are filled; dense ones come without covariates."""
         if self.scorer is None:
             return {}
-        found = self.scorer.scores(block.X, scores_in(next(iter(self.counts.values()))), block.roles.get("covariates"))
+        found = self.scorer.scores(block.X, self.names(), block.roles.get("covariates"))
         return {method: with_p(own, self.counts[method], self.alpha) for method, own in found.items()}
+
+    def beside(self, rows: Dataset, dtype: np.dtype) -> Beside | None:
+        """Return what takes these scores from projected rows of this type; None where the rows must be read for it."""
+        if self.scorer is None or rows.sparse or not all(self._is_exact(method, dtype) for method in self.counts):
+            return None
+        mean = self.scorer.mean
+        # What single precision takes from the mean of rows in single precision is less than their own rounding.
+        return Beside(self.as_type(dtype), mean.astype(np.result_type(rows.dtype, dtype)))
+
+    def _is_exact(self, method: str, dtype: np.dtype) -> bool:
+        """Tell whether Q, a difference of two squared lengths, has digits enough."""
+        assert self.scorer is not None  # noqa: S101  (others have no scores)
+        if dtype == np.float64 or method not in self.scorer.references or "q" not in self.counts[method]:
+            return True
+        return self.scorer.references[method][1].held < MOST_HELD * self.counts[method]["q"].mean
+
+    def as_type(self, dtype: np.dtype) -> RowScores:
+        """Return the same for coordinates of this type."""
+        assert self.scorer is not None  # noqa: S101  (others have no scores)
+        references = {m: (columns, own.as_type(dtype)) for m, (columns, own) in self.scorer.references.items()}
+        return replace(self, scorer=replace(self.scorer, references=references))
+
+    def names(self) -> list[str]:
+        """Return the names of the scores."""
+        return scores_in(next(iter(self.counts.values())))
 
     def types(self, rows: Dataset, methods: Sequence[str]) -> dict[str, pa.DataType]:
         """Return the types of the columns that a table of some methods has, from a look at a row."""
@@ -60,4 +87,33 @@ class RowScores:
             for method in methods if self.scorer is not None
             for name in blocks[0][method]
             for method_name in [name if len(methods) == 1 else f"{method}_{name}"]
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Scores of rows that are projected: from coordinates about a centre, and from squared distances to it."""
+
+    scores: RowScores
+    centre: NDArray
+    """The mean, as rows are subtracted from it, shape (d,)."""
+
+    def squares(self, rows: NDArray) -> NDArray:
+        """Return |D^-1 x|^2 of rows x less the centre, which are overwritten, shape (n,)."""
+        scale = None if self.scores.scorer is None else self.scores.scorer.scale
+        if scale is not None:
+            rows /= scale.astype(rows.dtype)
+        return np.vecdot(rows, rows)
+
+    def of_rows(self, reduced: Mapping[str, NDArray], squares: NDArray) -> Scored:
+        """Return the columns of rows by their coordinates, by method, and by `squares`."""
+        scores, scorer, names = self.scores, self.scores.scorer, self.scores.names()
+        assert scorer is not None  # noqa: S101  (others have no scores)
+        shift = (scorer.mean - self.centre) @ scorer.matrix
+        return {
+            method: with_p(
+                scores_of(reduced[method] - shift[columns].astype(squares.dtype), squares, own, names),
+                scores.counts[method], scores.alpha,
+            )
+            for method, (columns, own) in scorer.references.items()
         }  # fmt: skip

@@ -53,6 +53,8 @@ class Drift:
     classes: list[ClassDrift]
     shares: float
     """p of equal shares of the classes, by a chi-squared test; NaN where rows have weights, or there is one class."""
+    moved_share: float
+    """The share of rows that would have to be of another class for equal shares."""
     new: list[Any]
     """Labels that no stored row has."""
 
@@ -90,7 +92,8 @@ def drift_between(stored: Any, arriving: Any, components: NDArray | None = None)
     adjusted = holm([one.p for one in found])
     classes = [replace(one, adjusted=p) for one, p in zip(found, adjusted, strict=True)]
     counts = np.array([[stored.counts[before[c]] for c in shared], [arriving.counts[after[c]] for c in shared]])
-    return Drift(classes, _shares(counts) if counted else np.nan, [label for label in after if label not in before])
+    shares, new = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1), [c for c in after if c not in before]
+    return Drift(classes, _shares(counts) if counted else np.nan, float(np.abs(shares[0] - shares[1]).sum() / 2), new)
 
 
 def _compared(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from helpers.faulty_s3 import KEYS
 from helpers.operations import artifacts_of, tasks_of
-from helpers.tables import config_of, make_config
+from helpers.tables import config_of, labelled, make_config, write_npz
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.runs.refresh import RefreshConfig
@@ -113,6 +113,41 @@ def test_a_refresh_or_transform_that_finds_nothing_new_is_cached(prefect_server,
     assert ends == ["Completed", "Cached", "Completed", "Cached"]
     new = TransformConfig(output=str(tmp_path / "run"), dataset=str(inbox / "a.npz"), destination=str(tmp_path / "new"))
     assert [ended(transform_flow, new) for _ in range(2)] == ["Completed", "Cached"]
+
+
+@pytest.mark.e2e
+def test_rows_that_moved_are_an_event_a_count_and_what_a_flow_returns(prefect_server, no_report, tmp_path):
+    """A monitor, a refresh that notes and one that refuses; the second of these adds nothing."""
+    from mmpca_pipelines.fit import fit_flow
+    from mmpca_pipelines.monitor import monitor_flow
+    from mmpca_pipelines.refresh import refresh_flow
+
+    X, y = labelled(400, 4, 2, seed=3)
+    fit = config_of(tmp_path / "run", write_npz(tmp_path / "rows.npz", X[:300], y[:300]), methods=["m-pca0"],
+                    n_components=2, belonging={"alpha": 0.05})  # fmt: skip
+    assert fit_flow(fit, return_state=True).is_completed()
+    moved = X[300:] + 6 * (y[300:, None] == 1)
+    run, new = str(tmp_path / "run"), write_npz(tmp_path / "new.npz", moved, y[300:])
+    sent, before = [], {job: artifacts.ALARMS.labels(job)._value.get() for job in ("monitor", "refresh")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(artifacts, "emit_event", lambda event, resource, payload: sent.append((event, resource, payload)))
+        state = monitor_flow({"run": run, "dataset": new}, return_state=True)
+        refused, noted = (
+            refresh_flow({"run": run, "new": new, "output": str(tmp_path / "live"), "drift": drift}, return_state=True)
+            for drift in ("refuse", "note")
+        )
+    result = state.result()
+    assert (result["alarm"], result["moved"], result["rows"]) == (True, ["1"], 100)
+    assert state.message.startswith(f"{result['outside']} of 100 rows") and "The class 1 moved by" in state.message
+    page = artifacts_of(state)["monitor-result"]
+    assert "The class 1 moved by" in page and result["rows_at"] in page
+    assert tasks_of(state)[0].name == "monitor new.npz with run"
+    assert (refused.name, noted.name) == ("Refused", "Completed") and "not taken in" in refused.message
+    assert [event for event, *_ in sent] == ["mmpca.monitor.alarm", "mmpca.refresh.alarm", "mmpca.refresh.alarm"]
+    for _, resource, payload in sent:
+        assert resource["prefect.resource.id"] == f"mmpca.dataset.{new}" and "The class 1 moved by" in payload["words"]
+    counts = {job: artifacts.ALARMS.labels(job)._value.get() - before[job] for job in before}
+    assert counts == {"monitor": 1, "refresh": 2}
 
 
 @pytest.mark.e2e

@@ -7,6 +7,7 @@ import pytest
 import yaml
 from helpers.__init__ import ROOT
 from helpers.operations import wait_for
+from prefect.events.schemas.automations import AutomationCore
 from prefect.flows import load_flow_from_entrypoint
 from prefect.utilities.callables import parameter_schema
 
@@ -14,6 +15,8 @@ from mmpca_dist.configuration.schema import RunConfig, parse_config
 from mmpca_dist.errors import ConfigError, InputError
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.runs.fit import stages_of
+from mmpca_pipelines import artifacts
+from mmpca_pipelines.artifacts import ArtifactCallback, Artifacts
 from mmpca_pipelines.deployment_steps import require_store
 from mmpca_pipelines.flows import as_model
 from mmpca_pipelines.ingest_table import IngestConfig
@@ -45,6 +48,21 @@ def test_deployments_are_sound(name):
         assert not begins or deployment["parameters"]["config"]["dataset"]["uri"] == "bundled:digits"
         assert deployment["concurrency_limit"]["collision_strategy"] in ("ENQUEUE", "CANCEL_NEW")
         assert deployment["description"] and "mmpca" in deployment["tags"]
+
+
+@pytest.mark.parametrize("name", ["automations.yaml", "notifications.yaml"])
+def test_automations_are_sound_and_know_every_flow_and_alarm(name):
+    """Prefect takes them; what they listen to are the flows and the events that flows send."""
+    flows = {load_flow_from_entrypoint(where).name for where in deployments("prefect.yaml")}
+    bad_ends, alarms = (AutomationCore.model_validate(each) for each in conf(name)["automations"])
+    assert set(bad_ends.trigger.match_related["prefect.resource.name"]) == flows
+    sent, runs = [], Artifacts(None, "run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(artifacts, "emit_event", lambda *event, payload: sent.append(event))
+        for job in ("refresh", "monitor"):
+            ArtifactCallback(runs).on_alarm(job, "rows.parquet", "words")
+    assert alarms.trigger.expect <= {event for event, _ in sent}
+    assert all(alarms.trigger.match.matches(resource) for _, resource in sent)
 
 
 def test_the_page_on_operations_names_all_deployments():

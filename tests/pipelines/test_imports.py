@@ -14,11 +14,12 @@ from mmpca_pipelines.evaluate import evaluate_flow
 from mmpca_pipelines.fit import fit_flow
 from mmpca_pipelines.flows import as_model
 from mmpca_pipelines.ingest import ingest_flow
+from mmpca_pipelines.monitor import monitor_flow
 from mmpca_pipelines.refresh import refresh_flow
 from mmpca_pipelines.transform import transform_flow
 """
 HOOKS = """
-for flow in (evaluate_flow, fit_flow, ingest_flow, refresh_flow, transform_flow):
+for flow in (evaluate_flow, fit_flow, ingest_flow, monitor_flow, refresh_flow, transform_flow):
     parameters = {"config": {"output": OUTPUT, "destination": OUTPUT}}
     flow.on_crashed_hooks[0](flow, FlowRun(flow_id=UUID(int=0), parameters=parameters), Crashed())
 """
@@ -45,8 +46,8 @@ def test_flows_and_their_hooks_load_nothing_that_only_the_work_needs(tmp_path):
 
 
 def test_a_refusal_of_parameters_loads_nothing_that_only_the_work_needs():
-    refused = run_alone(f"{FLOWS}\nREFUSING = ingest_flow, refresh_flow, transform_flow{REFUSALS}", HEAVY)
-    assert refused == [*["refused"] * 3, "[]"]
+    refused = run_alone(f"{FLOWS}\nREFUSING = ingest_flow, monitor_flow, refresh_flow, transform_flow{REFUSALS}", HEAVY)
+    assert refused == [*["refused"] * 4, "[]"]
 
 
 def test_a_refusal_of_a_configuration_draws_nothing():

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from helpers.operations import wait_for
 from helpers.resuming import results_hash
+from helpers.tables import labelled, write_npz
 
 from mmpca_dist import run
 from mmpca_dist.configuration import bundled
@@ -222,6 +223,33 @@ def test_a_run_that_went_silent_is_crashed_and_told_of(operations, webhook, tmp_
     wait_for(lambda: any("is more than the 4 features" in note for note in Notes.told), 60, lambda: Notes.told)
 
 
+def test_rows_that_moved_pause_the_refresh_and_are_told_of(operations, webhook, tmp_path):
+    """By the second automation of either file, alone here."""
+    block = operations.python(MAKE_BLOCK.format(url=webhook)).strip()
+    for name in ("automations", "notifications"):
+        text = bundled.path_of(name).read_text().replace("0" * 8 + "-0000-0000-0000-" + "0" * 12, block)
+        content = yaml.safe_load(text)
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({"automations": content["automations"][1:]}))
+        operations.prefect("automation", "create", "--from-file", str(tmp_path / f"{name}.yaml"))
+    X, y = labelled(300, 4, 2, seed=3)
+    uri = write_npz(tmp_path / "rows.npz", X, y)
+    new = write_npz(tmp_path / "new.npz", X[:100] + 6 * (y[:100, None] == 1), y[:100])
+    output = str(tmp_path / "run")
+    run({"dataset": {"uri": uri}, "methods": ["m-pca0"], "n_components": [2], "belonging": {}, "output": output})
+    for deployment, config in (
+        ("monitor/nightly-check", {"run": output, "dataset": new, "output": str(tmp_path / "monitor")}),
+        ("refresh/hourly-inbox", {"run": output, "new": new, "output": str(tmp_path / "live")}),
+    ):
+        ended = operations.ended(operations.start(deployment, config))
+        assert ended["state_type"] == "COMPLETED", operations.log_of(ended["id"])
+        job = deployment.partition("/")[0]
+        alarm = f"mmpca.{job}.alarm: {new}"
+        wait_for(lambda alarm=alarm: any(alarm in note for note in Notes.told), 60, lambda: Notes.told)
+    assert all("The class 1 moved by" in note for note in Notes.told if "alarm" in note)
+    wait_for(lambda: operations.api("/deployments/name/refresh/hourly-inbox")["paused"], 60)
+    assert not operations.api("/deployments/name/monitor/nightly-check")["paused"]
+
+
 @pytest.mark.parametrize("kind", ["docker", "kubernetes"])
 def test_the_other_work_pools_can_be_deployed_to(operations, kind):
     operations.prefect("work-pool", "create", kind, "--type", kind)
@@ -234,7 +262,7 @@ def test_the_other_work_pools_can_be_deployed_to(operations, kind):
     operations.prefect(*deploy, MMPCA_STORE="s3://bucket")
     template = operations.api(f"/work_pools/{kind}")["base_job_template"]["variables"]["properties"]
     deployed = {one["name"]: one for one in operations.api("/deployments/filter", {})}
-    for name in ("nightly-table", "daily-quickstart", "new-rows", "hourly-inbox"):
+    for name in ("nightly-table", "daily-quickstart", "new-rows", "hourly-inbox", "nightly-check"):
         deployment = deployed[f"{name}-{kind}"]
         assert set(deployment["job_variables"]) <= set(template)
         text = json.dumps([deployment["parameters"], deployment["schedules"]])

@@ -5,12 +5,15 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from helpers.tables import labelled
 
 from mmpca_dist import class_moments, load_model, run
 from mmpca_dist.configuration.requests import MonitorConfig
 from mmpca_dist.errors import InputError
 from mmpca_dist.runs.monitor import in_words, monitor
+from mmpca_pipelines import ALARM
+from mmpca_pipelines.cli import cli
 
 NAMES = [f"f{j}" for j in range(6)]
 
@@ -66,6 +69,20 @@ def test_a_class_that_moved_is_named_with_its_columns(night):
     told = next(one for one in record["classes"] if one["class"] == "b")
     assert told["columns"][0] == "f2"
     assert "The class b moved by" in in_words(record)
+
+
+@pytest.mark.parametrize("way", ["--no-prefect", pytest.param("--prefect", marks=pytest.mark.e2e)])
+def test_the_command_ends_with_a_code_of_its_own_for_an_alarm(night, way, request):
+    """In a flow as without one; a night like the rows ends with 0."""
+    if way == "--prefect":
+        request.getfixturevalue("prefect_server")
+    folder, X, y, _ = night
+    moved = X[2400:] + 3 * (y[2400:, None] == "b")
+    for name, rows, code in (("calm.parquet", X[2400:], 0), ("alarm.parquet", moved, ALARM)):
+        uri = stored(folder, name, rows, y[2400:])
+        done = CliRunner().invoke(cli, ["monitor", str(folder / "run"), uri, way], catch_exceptions=False)
+        assert done.exit_code == code, done.output
+        assert ("The class b moved by" in done.output) == (code == ALARM)
 
 
 def test_rows_that_are_far_out_are_listed(night):
