@@ -35,9 +35,9 @@ class Belonging:
         names = {score.column: name for name, score in SCORES.items()}
         return [names[column] for column in self.counts]
 
-    def columns(self, X: Any) -> dict[str, NDArray]:
+    def columns(self, X: Any, covariates: Any = None) -> dict[str, NDArray]:
         """Return the columns of rows (n, d): scores, their p-values, ``p`` and ``belongs``."""
-        return with_p(self.scorer.scores(X, self.names)[self.method], self.counts, self.alpha)
+        return with_p(self.scorer.scores(X, self.names, covariates)[self.method], self.counts, self.alpha)
 
     def contributions(self, X: Any, score: str = "q") -> NDArray[np.float64]:
         """Return what each column adds to T2 or Q of rows, shape (n, d).
