@@ -48,7 +48,8 @@ class OutlyingRows:
         """Add limits to scores; components that span all columns leave no Q."""
         each = alpha / len(belonging.counts)
         limits = {name: counts.limit(each) for name, counts in belonging.counts.items()}
-        if belonging.scorer.references[belonging.method][1].span.shape[1] == len(belonging.scorer.mean):
+        _, reference = belonging.scorer.references[belonging.method]
+        if len(limits) > 1 and reference.span.shape[1] == len(belonging.scorer.mean):
             limits.pop("q", None)
         return cls(title, numbers, columns, alpha, limits, theory_limits(belonging, each, statistics))
 

@@ -78,14 +78,15 @@ def monitor_page(
         notes=[], stages={}, versions=versions(), config_yaml="",
     )  # fmt: skip
     parts = [
-        PagePart("nights", "Night by night", figures=[_chart(same)], tables=[PrintedTable(heads, rows)]),
+        PagePart("nights", "Night by night", figures=[control_chart(same)], tables=[PrintedTable(heads, rows)]),
         *([_drift(last)] if last.get("classes") else []),
         outlying_part(scored, outlying_figures((), scored)),
     ]
     return page("Monitor", results, parts, {"night": len(same)}, answer=PagePart("", "", lead=words))
 
 
-def _chart(nights: Sequence[Mapping[str, Any]]) -> Figure:
+def control_chart(nights: Sequence[Mapping[str, Any]]) -> Figure:
+    """Return the share of rows that do not belong, with its limit, and the classes that moved, by night."""
     from scipy.stats import binom  # slow to import
 
     numbers, counts = np.arange(1, len(nights) + 1), np.array([max(one["rows"], 1) for one in nights])

@@ -50,7 +50,7 @@ def _data(finished: SolvedRun, methods: Sequence[Figures]) -> Outlying | None:
     belongings = [load_belonging(run, method.name, table.classes) for method in methods]
     numbers, found = list[Any](), list[list[dict[str, Any]]]()
     for start, stop, picks in sampled_chunks(rows.chunk_edges):
-        for batch in read_batches(rows, Span(0, (start, stop)), sparse=rows.sparse):
+        for batch in read_batches(rows, Span(0, (start, stop)), ("covariates",), sparse=rows.sparse):
             X, covariates = batch.X[picks], batch.roles.get("covariates")
             covariates = covariates[picks] if covariates is not None and rows.sparse else None
             found.append([one.columns(X, covariates) for one in belongings])
