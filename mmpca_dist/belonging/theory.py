@@ -41,5 +41,5 @@ def theory_limits(belonging: Belonging, alpha: float, statistics: Statistics | N
     if first > 1e-9 * np.trace(total):  # else Q is rounding
         h = 1 - 2 * first * third / (3 * second**2)
         root = 1 + float(norm.isf(alpha)) * np.sqrt(2 * second * h * h) / first + second * h * (h - 1) / first**2
-        limits["q"] = first * root ** (1 / h)
+        limits["q"] = float(first * root ** (1 / h))
     return limits

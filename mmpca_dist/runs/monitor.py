@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,8 @@ def monitor(config: MonitorConfig, callbacks: list[Callback] | None = None, clie
     settings = {"output": config.run, "dataset": config.dataset, "destination": uri, "methods": [method]}
     asked = TransformConfig(**settings, features=config.features, label=config.label)
     transform(asked, callbacks, client)
-    rows, labelled, far = _outside(uri, alpha)
+    limits = {name: counts.limit(alpha / len(belonging.counts)) for name, counts in belonging.counts.items()}
+    rows, labelled, far = _outside(uri, alpha, limits)
     scored = scored_rows(run, belonging, asked, alpha, far)
     record = {
         "dataset": config.dataset,
@@ -68,28 +70,31 @@ def monitor(config: MonitorConfig, callbacks: list[Callback] | None = None, clie
     return record
 
 
-def _outside(uri: str, alpha: float) -> tuple[dict[str, Any], bool, list[int]]:
-    """Count the rows that do not belong, and list those farthest out, chunk by chunk.
+def _outside(uri: str, alpha: float, limits: Mapping[str, float]) -> tuple[dict[str, Any], bool, list[int]]:
+    """Count the rows that do not belong, and list those farthest out, by p and scores over ``limits``, chunk by chunk.
 
     Returned are also whether rows have labels, and the positions of those farthest out.
     """
     from scipy.stats import binom  # slow to import
 
-    group = open_group(uri)
-    p: Any = group["p"]
-    numbers: Any = group["row"]
-    outside = 0
-    least: list[tuple[float, int, int]] = []
+    group: Any = open_group(uri)
+    p, numbers, outside = group["p"], group["row"], 0
+    least: list[tuple[float, float, int, int]] = []
     for start in range(0, p.shape[0], p.chunks[0]):
         part, own = np.asarray(p[start : start + p.chunks[0]]), np.asarray(numbers[start : start + p.chunks[0]])
         outside += int(np.count_nonzero(part <= alpha))
-        first = np.argsort(part, kind="stable")[:LISTED]
-        least = sorted([*least, *((float(part[i]), int(own[i]), start + int(i)) for i in first if part[i] <= alpha)])[
-            :LISTED
-        ]
+        scores = [group[name][start : start + len(part)] / max(limit, 1e-300) for name, limit in limits.items()]
+        excess = np.max(scores, axis=0)
+        first = np.lexsort((-excess, part))[:LISTED]
+        least = sorted(
+            [
+                *least,
+                *((float(part[i]), -float(excess[i]), int(own[i]), start + int(i)) for i in first if part[i] <= alpha),
+            ]
+        )[:LISTED]
     n = int(p.shape[0])
     found = {"rows": n, "outside": outside, "outside_p": float(binom.sf(outside - 1, n, alpha))}
-    told = {**found, "farthest": [{"row": row, "p": value} for value, row, _ in least]}
+    told = {**found, "farthest": [{"row": row, "p": value} for value, _, row, _ in least]}
     return told, "y" in group, [at for *_, at in least]
 
 

@@ -30,11 +30,11 @@ DRAWN, CLASSES, BAR = 2000, 20, 24
 """Rows and classes that are drawn, and letters of the longest bar on a terminal."""
 CHART = (
     "The share of rows that do not belong, by night; rows like those of the run are above the dashed line in a share "
-    "alpha of nights at most. And the classes whose mean moved, or that are new."
+    "alpha of nights at most."
 )
 MOVED = (
-    "How far the mean of each class is from that of the run, in units of the spread within classes, and p that it did "
-    "not move, after Holm's correction for all classes."
+    "How far the mean of each class is from that of the run, over the spread within classes, and p of the test that "
+    "it did not move, after Holm's correction for all classes. Small: the columns that it moved along most."
 )
 
 
@@ -126,7 +126,7 @@ def _drift(record: Mapping[str, Any]) -> PagePart:
          written("p", one["p"]), bar]
         for (one, size, mark), bar in zip(classes, bars(size for _, size, _ in classes), strict=True)
     ]  # fmt: skip
-    heads = [Heading("class", "head", "mostly along"), *(Heading(name, "number") for name in ("rows", "distance", "")),
+    heads = [Heading("class", "head"), *(Heading(name, "number") for name in ("rows", "distance", "")),
              Heading("", "bar")]  # fmt: skip
     return PagePart("drift", "Which classes moved", [MOVED], tables=[PrintedTable(heads, rows)])
 

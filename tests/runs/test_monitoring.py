@@ -78,6 +78,7 @@ def test_rows_that_are_far_out_are_listed(night):
     rows[[7, 40]] *= 50
     record = monitored("out.parquet", rows)
     assert {one["row"] for one in record["farthest"][:2]} == {7, 40}
+    assert [one["row"] for one in record["why"]] == [one["row"] for one in record["farthest"][:3]]
     assert "classes" not in record
     assert record["outside"] >= 2
 
