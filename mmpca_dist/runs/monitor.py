@@ -61,7 +61,7 @@ def monitor(config: MonitorConfig, callbacks: list[Callback] | None = None, clie
         "new": [],
         **rows,
     }
-    if labelled:
+    if labelled and run.config.dataset.target is None:
         record |= _drift(run, method, uri, alpha)
     record["alarm"] = bool(record["moved"] or record["new"] or record["outside_p"] <= alpha)
     nights = _keep(storage.join(output, HISTORY), record)

@@ -134,6 +134,16 @@ def test_new_classes_alarm_and_the_history_keeps_each_night_once(night):
     assert [one for one in nights if one["dataset"] == record["dataset"]] == [record, later]
 
 
+def test_numbers_to_predict_are_no_classes(tmp_path):
+    X, _ = labelled(300, 6, 3, 5)
+    pd.DataFrame(X, columns=NAMES).assign(t=X[:, 0] * 2).to_parquet(tmp_path / "rows.parquet")
+    dataset, settings = {"uri": str(tmp_path / "rows.parquet"), "target": "t"}, {"methods": "pls", "n_components": 2}
+    run({"dataset": dataset, "output": str(tmp_path / "run"), "belonging": {"alpha": 0.05}, **settings})
+    record = monitor(MonitorConfig(run=str(tmp_path / "run"), dataset=dataset["uri"]))
+    assert "classes" not in record
+    assert "drift" not in check_page((tmp_path / "run-monitor" / "monitor.html").read_text()).ids
+
+
 def test_a_run_without_belonging_is_refused(tmp_path):
     X, y = labelled(60, 6, 2, 5)
     uri = stored(tmp_path, "rows.parquet", X, y)

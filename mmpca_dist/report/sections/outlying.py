@@ -13,7 +13,7 @@ from mmpca_dist.jobs.stored_belonging import load_belonging
 from mmpca_dist.passes.units import read_batches
 from mmpca_dist.pictures.chart import MOST, Axis, Panel, key, words
 from mmpca_dist.pictures.frame import Drawn, Figure, Heading, PagePart, PrintedTable, ReportSection
-from mmpca_dist.pictures.palette import place_look
+from mmpca_dist.pictures.palette import MARKS, place_look
 from mmpca_dist.report.sections.projections import sampled_chunks
 from mmpca_dist.results.figures import Figures
 from mmpca_dist.results.forms import written
@@ -24,7 +24,7 @@ from mmpca_dist.tables.spans import Span
 
 TITLE = "Which rows stand out"
 NAMES = {"t2": "T2", "q": "Q", "distance": "distance"}
-OUTSIDE, WIDE = "c1", 470
+OUTSIDE, WIDE = ("c1", "triangle"), 470
 ABOUT = (
     "T2 is how far out a row lies along the components, Q how far away from them, both on logarithmic scales. Lines "
     "are the limits at alpha = {alpha:g} over the number of scores, from rows held out: a row above any limit does not "
@@ -72,19 +72,23 @@ def outlying_figures(methods: Sequence[Any], data: Outlying, _: Any = None) -> l
     about = f"{alt} {ABOUT.format(alpha=scored[0].alpha)}{BEYOND if {*names} - {'t2', 'q'} else ''}"
     pairs = [_pair(one) for one in scored if {"t2", "q"} <= one.limits.keys()]
     lines = [key("limit", "ink", dash=""), key("limit by theory", "ink", dash="dashed")]
-    keys = [key("belongs", "faint", "circle"), key("does not belong", OUTSIDE, "circle"), *lines]
+    keys = [key("belongs", "faint", "circle"), key("does not belong", *OUTSIDE), *lines]
     figures = [Figure("outlying", "T2 against Q", about, pairs, keys, alt)] if pairs else []
-    keys = [keys[0], *(key(NAMES.get(name, name), *place_look(i)) for i, name in enumerate(names)), *lines]
+    keys = [keys[0], *(key(NAMES.get(name, name), *_look(i)) for i, name in enumerate(names)), *lines]
     order = [_order(one, names) for one in scored]
     return [*figures, Figure("outlying-order", "Scores in the order of the rows", ORDER, order, keys, alt)]
 
 
+def _look(place: int) -> tuple[str, str]:
+    return place_look(place)[0], MARKS[place % len(MARKS)]
+
+
 def _pair(one: OutlyingRows) -> Drawn:
     panel = Panel(words(one.title, 32), "T2", "Q", 250, x=Axis(log=True), y=Axis(log=True))
-    size, far = 5.0 if len(one.numbers) <= 500 else 3.5, [f"{one.numbers[i]:,}" for i in one.farthest()]
+    size, far = 5.0 if len(one.numbers) <= 500 else 3.5, [str(one.numbers[i]) for i in one.farthest()]
     panel.notes = [(f"farthest out: row {', '.join(far)}", "")] if far else []
-    for chosen, colour in ((~one.outside, "faint"), (one.outside, OUTSIDE)):
-        panel.points(one.columns["t2"][chosen], one.columns["q"][chosen], colour, size=size)
+    for chosen, look in ((~one.outside, ("faint", "circle")), (one.outside, OUTSIDE)):
+        panel.points(one.columns["t2"][chosen], one.columns["q"][chosen], *look, size)
     for limits, dash in ((one.limits, ""), (one.theory, "dashed")):
         for name, axis in (("t2", "x"), ("q", "y")):
             if name in limits:
@@ -100,7 +104,7 @@ def _order(one: OutlyingRows, names: Sequence[str]) -> Drawn:
     panel.y.see([1.0])
     panel.points(one.numbers[top <= 1], top[top <= 1], "faint", size=3.5)
     for i, name in enumerate(one.limits):
-        (colour, mark), chosen = place_look(names.index(name)), (largest == i) & (top > 1)
+        (colour, mark), chosen = _look(names.index(name)), (largest == i) & (top > 1)
         panel.points(one.numbers[chosen], top[chosen], colour, mark)
         if name in one.theory:
             panel.rule(colour, y=one.theory[name] / one.limits[name], dash="dashed")
