@@ -1,10 +1,12 @@
 """A night's rows against those of a run: which do not belong, and which classes moved."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.devtools import tab_of_chromium
 from helpers.pictures import Read
 from helpers.reports import check_page
 from helpers.tables import labelled
@@ -119,6 +121,19 @@ def test_the_page_has_the_chart_of_all_nights_and_the_classes(night):
     limit = binom.isf(0.05, 600, 0.05) / 600
     np.testing.assert_allclose(left.lines("ink")[0][:, 1], limit, atol=0.003)
     assert [text for text in right.texts if text in ("a", "b", "c")] == records[1]["moved"] == ["b"]
+
+
+@pytest.mark.e2e
+def test_the_page_fits_a_phone(night, tmp_path):
+    _, X, y, monitored = night
+    record = monitored("phone.parquet", X[2400:], np.where(y[2400:] == "c", "a new class <b>", y[2400:]))
+    with tab_of_chromium(tmp_path) as tab:
+        for width in (390, 1100):
+            tab.size(width, 900)
+            tab.open(Path(record["page"]))
+            assert tab.run("document.documentElement.scrollWidth") <= width
+        assert "a new class <b>" in tab.run("document.body.innerText")
+        assert tab.complaints == []
 
 
 def test_new_classes_alarm_and_the_history_keeps_each_night_once(night):
