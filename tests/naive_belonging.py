@@ -43,3 +43,11 @@ def contributions(X, x, components, score):
 def p_values(held_out, scores):
     """Return (1 + number of held-out scores at least as large) / (n + 1)."""
     return np.array([(1 + np.sum(held_out >= score)) / (len(held_out) + 1) for score in scores])
+
+
+def q_limit(X, size, normal):
+    """Return the limit of Q by Jackson & Mudholkar 1979, for so many principal components and a normal quantile."""
+    rest = np.sort(np.linalg.eigvalsh(np.cov(X, rowvar=False)))[::-1][size:]
+    first, second, third = (np.sum(rest**power) for power in (1, 2, 3))
+    h = 1 - 2 * first * third / (3 * second**2)
+    return first * (normal * np.sqrt(2 * second * h**2) / first + 1 + second * h * (h - 1) / first**2) ** (1 / h)

@@ -35,9 +35,10 @@ class Belonging:
     """By the column of each score."""
     alpha: float
 
-    def columns(self, X: Any) -> dict[str, NDArray]:
+    def columns(self, X: Any, covariates: Any = None) -> dict[str, NDArray]:
         """Return the columns of rows (n, d): scores, their p-values, ``p`` and ``belongs``."""
-        return with_p(self.scorer.scores(X, scores_in(self.counts))[self.method], self.counts, self.alpha)
+        scores = self.scorer.scores(X, scores_in(self.counts), covariates)
+        return with_p(scores[self.method], self.counts, self.alpha)
 
     def contributions(self, X: Any, score: str = "q") -> NDArray[np.float64]:
         """Return what each column adds to T2 or Q of rows, shape (n, d).

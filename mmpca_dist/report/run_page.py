@@ -11,6 +11,7 @@ from mmpca_dist.pictures.frame import Figure, PagePart, ReportSection
 from mmpca_dist.registry import Registry
 from mmpca_dist.report.explorer import loadings_part, points_part
 from mmpca_dist.report.pages import page, write_page
+from mmpca_dist.report.sections.outlying import OUTLYING, outlying_part
 from mmpca_dist.report.sections.projections import PROJECTION, answer_words
 from mmpca_dist.results.figures import ABOUT_METHODS, Figures, eigenvalue_tables
 from mmpca_dist.results.run_result import RunResult, SolvedRun, result_of
@@ -69,12 +70,15 @@ def render(contents: RunResult, figures: list[Figure]) -> str:
     points = points_part(projected, sample, dataset, still)
     shown = points.plots[0].explorer if points.plots else {}
     first = shown["methods"][shown["start"]]["label"] if shown else ""
-    pictures = [figure for figure in figures if figure is not still or not points.plots]
+    scored = contents.data.get(OUTLYING.name)
+    outlying = [figure for figure in figures if figure.name.startswith(OUTLYING.name)]
+    pictures = [one for one in figures if one not in outlying and (one is not still or not points.plots)]
     (about, tables), commands = eigenvalue_tables(methods), contents.next_with(first)
     asked = {what: text for what, text in commands.items() if text.startswith("mmpca evaluate")}
     others = {what: text for what, text in commands.items() if what not in asked}
     parts = [
         *([points] if projected else []),
+        *([outlying_part(scored, outlying)] if scored is not None else []),
         *loadings_part(methods, dataset, first),
         *([PagePart("next", "What to type next", commands=others)] if others else []),
         PagePart("methods", "Methods", [ABOUT_METHODS, *chosen], tables=[contents.table]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from mmpca_dist.jobs.events import Callback, told
 from mmpca_dist.jobs.finished_runs import counted, finished, load_model, open_run, solved_methods
 from mmpca_dist.jobs.stored_belonging import load_belonging, load_reduced
 from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.runs.monitor_page import bar_lines, monitor_page, scored_rows
 from mmpca_dist.runs.transform import transform
 from mmpca_dist.statistics.drift import ClassDrift, Drift
 from mmpca_dist.statistics.from_rows import moments_of
@@ -30,7 +32,7 @@ LISTED = 20
 ALPHA, APART, SHARE, NAMED = 0.01, 0.2, 0.1, 5
 """Of a refresh: the level of tests; the least distance of a class that moved, which Cohen 1988 calls small, and share
 of rows that changed class, as of many rows every difference is significant; and classes that are described."""
-HISTORY = "history.json"
+HISTORY, PAGE = "history.json", "monitor.html"
 
 
 def monitor(config: MonitorConfig, callbacks: list[Callback] | None = None, client: Any = None) -> dict[str, Any]:
@@ -46,34 +48,52 @@ def monitor(config: MonitorConfig, callbacks: list[Callback] | None = None, clie
     if not RunDirectory(transform_folder(uri)).exists:
         storage.remove(uri)  # scores of what was at this address another night
     settings = {"output": config.run, "dataset": config.dataset, "destination": uri, "methods": [method]}
-    transform(TransformConfig(**settings, features=config.features, label=config.label), callbacks, client)
-    rows, labelled = _outside(uri, alpha)
-    record = {"dataset": config.dataset, "rows_at": uri, "method": method, "alpha": alpha, **rows}
-    record |= _drift(run, method, uri, alpha) if labelled else {"moved": [], "new": []}
+    asked = TransformConfig(**settings, features=config.features, label=config.label)
+    transform(asked, callbacks, client)
+    limits = {name: counts.limit(alpha / len(belonging.counts)) for name, counts in belonging.counts.items()}
+    rows, labelled, far = _outside(uri, alpha, limits)
+    scored = scored_rows(run, belonging, asked, alpha, far)
+    record = {
+        "dataset": config.dataset, "rows_at": uri, "page": storage.join(output, PAGE), "method": method,
+        "alpha": alpha, "why": scored[1][0], **rows,
+    }  # fmt: skip
+    compared = labelled and run.config.dataset.target is None
+    record |= _drift(run, method, uri, alpha) if compared else {"moved": [], "new": []}
     record["alarm"] = bool(record["moved"] or record["new"] or record["outside_p"] <= alpha)
-    _keep(storage.join(output, HISTORY), record)
+    nights = _keep(storage.join(output, HISTORY), record)
+    html = monitor_page(record, nights, scored, sentences(record)[:-1], counted(run).record["n_features"])
+    storage.write_bytes(record["page"], html.encode())
     if record["alarm"]:
-        told(callbacks).on_alarm("monitor", config.dataset, in_words(record))
+        told(callbacks).on_alarm("monitor", config.dataset, " ".join(sentences(record)))
     return record
 
 
-def _outside(uri: str, alpha: float) -> tuple[dict[str, Any], bool]:
-    """Count the rows that do not belong, and list those farthest out, chunk by chunk; tell whether rows have labels."""
+def _outside(uri: str, alpha: float, limits: Mapping[str, float]) -> tuple[dict[str, Any], bool, list[int]]:
+    """Count the rows that do not belong, and list those farthest out, by p and scores over ``limits``, chunk by chunk.
+
+    Returned are also whether rows have labels, and the positions of those farthest out.
+    """
     from scipy.stats import binom  # slow to import
 
-    group = open_group(uri)
-    p: Any = group["p"]
-    numbers: Any = group["row"]
-    outside = 0
-    least: list[tuple[float, int]] = []
+    group: Any = open_group(uri)
+    p, numbers, outside = group["p"], group["row"], 0
+    least: list[tuple[float, float, int, int]] = []
     for start in range(0, p.shape[0], p.chunks[0]):
         part, own = np.asarray(p[start : start + p.chunks[0]]), np.asarray(numbers[start : start + p.chunks[0]])
         outside += int(np.count_nonzero(part <= alpha))
-        first = np.argsort(part, kind="stable")[:LISTED]
-        least = sorted([*least, *((float(part[i]), int(own[i])) for i in first if part[i] <= alpha)])[:LISTED]
+        scores = [group[name][start : start + len(part)] / max(limit, 1e-300) for name, limit in limits.items()]
+        excess = np.max(scores, axis=0)
+        first = np.lexsort((-excess, part))[:LISTED]
+        least = sorted(
+            [
+                *least,
+                *((float(part[i]), -float(excess[i]), int(own[i]), start + int(i)) for i in first if part[i] <= alpha),
+            ]
+        )[:LISTED]
     n = int(p.shape[0])
     found = {"rows": n, "outside": outside, "outside_p": float(binom.sf(outside - 1, n, alpha))}
-    return {**found, "farthest": [{"row": row, "p": value} for value, row in least]}, "y" in group
+    told = {**found, "farthest": [{"row": row, "p": value} for value, _, row, _ in least]}
+    return told, "y" in group, [at for *_, at in least]
 
 
 def _drift(run: RunDirectory, method: str, uri: str, alpha: float) -> dict[str, Any]:
@@ -144,15 +164,22 @@ def _told(one: ClassDrift, model: MomentReducer, columns: Any) -> dict[str, Any]
     return {"class": str(one.label), "rows": one.rows, **own, "columns": [str(names[j]) for j in columns]}
 
 
-def _keep(uri: str, record: dict[str, Any]) -> None:
-    """Add a record to the history, unless it is there: the same rows give the same record."""
+def _keep(uri: str, record: dict[str, Any]) -> list[dict[str, Any]]:
+    """Add a record to the history, unless it is there: the same rows give the same record. Return all nights."""
     nights = storage.read_json(uri)["nights"] if storage.exists(uri) else []
     if record not in nights:
-        storage.write_json(uri, {"nights": [*nights, record]})
+        nights = [*nights, record]
+        storage.write_json(uri, {"nights": nights})
+    return nights
 
 
 def in_words(record: dict[str, Any]) -> str:
-    """Return what stands out in a batch in sentences."""
+    """Return what stands out in a batch in sentences, with bars of text."""
+    return "\n".join([" ".join(sentences(record)), *bar_lines(record)])
+
+
+def sentences(record: dict[str, Any]) -> list[str]:
+    """Return what stands out in a batch."""
     share = record["outside"] / max(record["rows"], 1)
     words = [
         f"{record['outside']:,} of {plural(record['rows'], 'row')} ({share:.1%}) do not belong to those that trained; "
@@ -160,7 +187,7 @@ def in_words(record: dict[str, Any]) -> str:
     ]
     if record["farthest"]:
         words.append(f"Farthest out: row {', '.join(str(one['row']) for one in record['farthest'][:5])}.")
-    return " ".join([*words, *_class_words(record), f"Scores by row: {record['rows_at']}"])
+    return [*words, *_class_words(record), f"Scores by row: {record['rows_at']}. Page: {record['page']}"]
 
 
 def _class_words(record: dict[str, Any]) -> list[str]:

@@ -56,7 +56,7 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
         table = partial(_one_table, destination if suffix == "zarr" else None)
         stages[1] = replace(PROJECT, function=partial(project, tables_of=table))
     with _cleared(destination):
-        inputs = _inputs(config, callback)
+        inputs = inputs_of(config, callback)
         opened = inputs.dataset.uri
         with open_inputs(inputs, callback, client) as job:
             notes = notes_on_missing(job.dataset.label_column)
@@ -136,7 +136,7 @@ def transformed(manifest: dict[str, Any]) -> str:
 def check_transform(config: TransformConfig, callback: Callback | None = None) -> None:
     """Make the checks of ``transform`` that need no rows; raise its errors."""
     with _cleared(storage.normalize(config.destination)):
-        claimable(_inputs(config, callback or Callback()))
+        claimable(inputs_of(config, callback or Callback()))
 
 
 def _plan(job: Job) -> records.PlanRecord:
@@ -156,7 +156,7 @@ CONVERTED = ".rows"
 STAGES = [Stage(records.PLAN, "Plan", _plan), PROJECT]
 
 
-def _inputs(config: TransformConfig, callback: Callback) -> Inputs:
+def inputs_of(config: TransformConfig, callback: Callback) -> Inputs:
     """Open the run and the rows; the settings are those of the run, with other rows, methods and folder."""
     run, destination = open_run(config.output), storage.normalize(config.destination)
     _refuse_suffix(destination)

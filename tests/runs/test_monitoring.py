@@ -1,17 +1,23 @@
 """A night's rows against those of a run: which do not belong, and which classes moved."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from helpers.devtools import tab_of_chromium
+from helpers.pictures import Read
+from helpers.reports import check_page
 from helpers.tables import labelled
+from scipy.stats import binom
 
 from mmpca_dist import class_moments, load_model, run
 from mmpca_dist.configuration.requests import MonitorConfig
 from mmpca_dist.errors import InputError
 from mmpca_dist.runs.monitor import in_words, monitor
+from mmpca_dist.runs.monitor_page import control_chart
 from mmpca_pipelines import ALARM
 from mmpca_pipelines.cli import cli
 
@@ -91,8 +97,60 @@ def test_rows_that_are_far_out_are_listed(night):
     rows[[7, 40]] *= 50
     record = monitored("out.parquet", rows)
     assert {one["row"] for one in record["farthest"][:2]} == {7, 40}
+    assert [one["row"] for one in record["why"]] == [one["row"] for one in record["farthest"][:3]]
     assert "classes" not in record
     assert record["outside"] >= 2
+
+
+def test_columns_of_rows_that_are_far_out_are_told_with_bars(night):
+    """Of text, too, which is converted for it once more, and of which nothing stays."""
+    folder, X, _, monitored = night
+    rows = X[2400:2500].copy()
+    rows[7, 3] += 100
+    record = monitored("far.parquet", rows)
+    model = load_model(str(folder / "run"), record["method"])
+    told = record["why"][0]
+    (parts,) = model.contributions(rows[[7]], told["score"])
+    assert told["row"] == 7
+    first = NAMES[np.argmax(parts)]
+    assert told["columns"][0] == [first, pytest.approx(parts.max() / parts.sum(), rel=1e-6)]
+    assert f"  {first}  {24 * '#'}  {100 * told['columns'][0][1]:.1f}%" in in_words(record).splitlines()
+    pd.read_parquet(folder / "far.parquet").to_csv(folder / "far.csv", index=False)
+    again = monitor(MonitorConfig(run=str(folder / "run"), dataset=str(folder / "far.csv")))
+    assert again["why"][0]["columns"][0][0] == first
+    assert {path.suffix for path in (folder / "run-monitor").iterdir()} <= {".zarr", ".json", ".html"}
+
+
+def test_the_page_has_the_chart_of_all_nights_and_the_classes(night):
+    folder, X, y, monitored = night
+    moved = X[2400:].copy()
+    moved[y[2400:] == "b", 2] += 3 * X[:, 2].std()
+    records = [monitored(f"chart{i}.parquet", rows, y[2400:], method="pca", output=str(folder / "chart"))
+               for i, rows in enumerate((X[2400:], moved))]  # fmt: skip
+    nights = json.loads((folder / "chart" / "history.json").read_text())["nights"]
+    assert nights == records
+    page = check_page((folder / "chart" / "monitor.html").read_text())
+    assert {"nights", "drift", "outlying"} <= {*page.ids}
+    assert f"{records[1]['outside'] / 600:.1%}" in page.text
+    left, right = map(Read, control_chart(nights).panels)
+    shares = [[i, one["outside"] / one["rows"]] for i, one in enumerate(nights, 1)]
+    np.testing.assert_allclose(np.concatenate([left.points("faint"), left.points("c1")]), shares, atol=0.003)
+    limit = binom.isf(0.05, 600, 0.05) / 600
+    np.testing.assert_allclose(left.lines("ink")[0][:, 1], limit, atol=0.003)
+    assert [text for text in right.texts if text in ("a", "b", "c")] == records[1]["moved"] == ["b"]
+
+
+@pytest.mark.e2e
+def test_the_page_fits_a_phone(night, tmp_path):
+    _, X, y, monitored = night
+    record = monitored("phone.parquet", X[2400:], np.where(y[2400:] == "c", "a new class <b>", y[2400:]))
+    with tab_of_chromium(tmp_path) as tab:
+        for width in (390, 1100):
+            tab.size(width, 900)
+            tab.open(Path(record["page"]))
+            assert tab.run("document.documentElement.scrollWidth") <= width
+        assert "a new class <b>" in tab.run("document.body.innerText")
+        assert tab.complaints == []
 
 
 def test_new_classes_alarm_and_the_history_keeps_each_night_once(night):
@@ -106,6 +164,16 @@ def test_new_classes_alarm_and_the_history_keeps_each_night_once(night):
     assert (later["rows"], later["new"]) == (200, [])
     nights = json.loads((folder / "run-monitor" / "history.json").read_text())["nights"]
     assert [one for one in nights if one["dataset"] == record["dataset"]] == [record, later]
+
+
+def test_numbers_to_predict_are_no_classes(tmp_path):
+    X, _ = labelled(300, 6, 3, 5)
+    pd.DataFrame(X, columns=NAMES).assign(t=X[:, 0] * 2).to_parquet(tmp_path / "rows.parquet")
+    dataset, settings = {"uri": str(tmp_path / "rows.parquet"), "target": "t"}, {"methods": "pls", "n_components": 2}
+    run({"dataset": dataset, "output": str(tmp_path / "run"), "belonging": {"alpha": 0.05}, **settings})
+    record = monitor(MonitorConfig(run=str(tmp_path / "run"), dataset=dataset["uri"]))
+    assert "classes" not in record
+    assert "drift" not in check_page((tmp_path / "run-monitor" / "monitor.html").read_text()).ids
 
 
 def test_a_run_without_belonging_is_refused(tmp_path):

@@ -24,7 +24,7 @@ GROUPS = ("margins", "bayesian", "classes", "regressions", "columns", "baselines
 
 
 OF_COMPONENTS = (
-    "choice", "projection", "margins", "spectrum", "convergence", "components", "reconstructions",
+    "choice", "projection", "outlying", "margins", "spectrum", "convergence", "components", "reconstructions",
 )  # fmt: skip
 """The sections of a report on components of rows."""
 

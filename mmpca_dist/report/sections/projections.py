@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -88,12 +88,8 @@ class ProjectedSample:
             datasets = {name: open_projected(run.path("projected"), name, formats[0]) for name in names}
             first = datasets[names[0]]
             edges, labels, numbers = first.chunk_edges, [], []
-            n_chunks = len(edges) - 1
-            count = min(n_chunks, SAMPLE_CHUNKS)
             rows: dict[str, list[NDArray]] = {name: [] for name in names}
-            for chunk in (int((i + 0.5) * n_chunks / count) for i in range(count)):
-                start, stop = int(edges[chunk]), int(edges[chunk + 1])
-                picks = np.unique(np.linspace(0, stop - start - 1, min(SAMPLE_ROWS // count, stop - start)).astype(int))
+            for start, stop, picks in sampled_chunks(edges):
                 numbers += (start + picks).tolist()
                 known = np.zeros(stop - start, int) if classless else first.column(None, "label").read(start, stop)[0]
                 labels.append(known[picks])
@@ -113,6 +109,15 @@ class ProjectedSample:
         images = image_sheet(finished.table, numbers, shape)
         targets = values.tolist() if has_targets else ()
         return cls(stacked, codes, note, numbers, targets, columns, left_out, images, not classless)
+
+
+def sampled_chunks(edges: NDArray[np.int64]) -> Iterator[tuple[int, int, NDArray[np.intp]]]:
+    """Yield the ends of a few chunks, evenly spaced, and which of their rows are drawn, counted from the first."""
+    count = min(len(edges) - 1, SAMPLE_CHUNKS)
+    for chunk in (int((i + 0.5) * (len(edges) - 1) / count) for i in range(count)):
+        start, stop = int(edges[chunk]), int(edges[chunk + 1])
+        picks = np.linspace(0, stop - start - 1, min(SAMPLE_ROWS // count, stop - start)).astype(np.intp)
+        yield start, stop, np.unique(picks)
 
 
 def _columns(finished: SolvedRun, numbers: Sequence[int]) -> tuple[dict[str, list[str]], list[str]]:

@@ -1,0 +1,150 @@
+"""The page of ``mmpca monitor``: a control chart of its history, and what stands out in the last rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from mmpca_dist.belonging.model import Belonging
+from mmpca_dist.configuration.requests import TransformConfig
+from mmpca_dist.errors import plural
+from mmpca_dist.jobs.directory import RunDirectory, transform_folder, versions
+from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.finished_runs import load_model
+from mmpca_dist.methods.base.registry import title_of
+from mmpca_dist.pictures.chart import Axis, Panel, distinct, key, percent
+from mmpca_dist.pictures.frame import Field, Figure, Heading, PagePart, PrintedTable
+from mmpca_dist.report.pages import page
+from mmpca_dist.report.sections.outlying import NAMES, WIDE, Outlying, outlying_figures, outlying_part
+from mmpca_dist.results.dataset_tables import bars
+from mmpca_dist.results.forms import written
+from mmpca_dist.results.outlying_rows import OutlyingRows, as_scored, kept_statistics, some_of
+from mmpca_dist.runs.transform import CONVERTED, inputs_of
+from mmpca_dist.stores import storage
+from mmpca_dist.stores.zarr_stores import open_group
+
+DRAWN, CLASSES, BAR = 2000, 20, 24
+"""Rows and classes that are drawn, and letters of the longest bar on a terminal."""
+CHART = (
+    "The share of rows that do not belong, by night; rows like those of the run are above the dashed line in a share "
+    "alpha of nights at most."
+)
+MOVED = (
+    "How far the mean of each class is from that of the run, over the spread within classes, and p of the test that "
+    "it did not move, after Holm's correction for all classes. Small: the columns that it moved along most."
+)
+
+
+def scored_rows(
+    run: RunDirectory, belonging: Belonging, asked: TransformConfig, alpha: float, far: Sequence[int]
+) -> Outlying:
+    """Return rows of a transformed batch, evenly spaced and those far out, with what columns add to their scores."""
+    group: Any = open_group(asked.destination)
+    n = group["p"].shape[0]
+    at = np.union1d(np.arange(0, n, max(1, n // DRAWN)), np.array(far, int))
+    columns = {name: group[name].oindex[at] for name in [*belonging.counts, "p"]}
+    title, numbers, statistics = title_of(belonging.method), group["row"].oindex[at], kept_statistics(run)
+    one, told = OutlyingRows.of(title, belonging, numbers, columns, alpha, statistics), list[Any]()
+    if one.farthest():
+        again, model = f"{asked.destination}.rows.zarr", load_model(run.uri, belonging.method)
+        try:
+            rows = inputs_of(asked.model_copy(update={"destination": again}), Callback()).dataset
+            told = one.explained(
+                belonging, as_scored(rows, run.config, model), at, getattr(model, "feature_names_in_", None)
+            )
+        finally:
+            storage.remove(transform_folder(again) + CONVERTED)  # text that was converted once more
+    return [one], [told], f"of {some_of(len(at), n)}"
+
+
+def monitor_page(
+    last: Mapping[str, Any], nights: Sequence[Mapping[str, Any]], scored: Outlying, words: Sequence[str],
+    n_features: int,
+) -> str:  # fmt: skip
+    """Return the page of the ``last`` batch as one HTML document, with the chart of all nights with its method."""
+    same = [one for one in nights if one["method"] == last["method"]]
+    heads = [Heading("night", "number"), Heading("data set", "head"), Heading("rows", "number"),
+             Heading("do not belong", "number"), Heading("moved"), Heading("new")]  # fmt: skip
+    rows: list[list[Field | str]] = [
+        [str(i), Field(one["dataset"].rpartition("/")[2], mark="alarm" * one["alarm"]), f"{one['rows']:,}",
+         written("share", one["outside"] / max(one["rows"], 1)), ", ".join(one["moved"]), ", ".join(one["new"])]
+        for i, one in enumerate(same, 1)
+    ]  # fmt: skip
+    results = SimpleNamespace(
+        dataset={"uri": last["dataset"], "n_rows": last["rows"], "n_features": n_features, "classes": []},
+        notes=[], stages={}, versions=versions(), config_yaml="",
+    )  # fmt: skip
+    parts = [
+        PagePart("nights", "Night by night", figures=[control_chart(same)], tables=[PrintedTable(heads, rows)]),
+        *([_drift(last)] if last.get("classes") else []),
+        outlying_part(scored, outlying_figures((), scored)),
+    ]
+    return page("Monitor", results, parts, {"night": len(same)}, answer=PagePart("", "", lead=words))
+
+
+def control_chart(nights: Sequence[Mapping[str, Any]]) -> Figure:
+    """Return the share of rows that do not belong, with its limit, and the classes that moved, by night."""
+    from scipy.stats import binom  # slow to import
+
+    numbers, counts = np.arange(1, len(nights) + 1), np.array([max(one["rows"], 1) for one in nights])
+    alphas, alarms = np.array([one["alpha"] for one in nights]), np.array([one["outside_p"] for one in nights])
+    shares = np.array([one["outside"] for one in nights]) / counts
+    left, right = (Panel(title, "night", label, width=WIDE, x=Axis(whole=True)) for title, label in (
+        ("Rows that do not belong", "share of rows"), ("Classes that moved, or are new", "")))  # fmt: skip
+    left.y = Axis(0, format=percent)
+    left.line(numbers, shares, "faint")
+    left.line(numbers, binom.isf(alphas, counts, alphas) / counts, "ink", dash="dashed")
+    for chosen, look in ((alarms > alphas, ("faint", "circle")), (alarms <= alphas, ("c1", "triangle"))):
+        left.points(numbers[chosen], shares[chosen], *look, 8)
+    names = list(dict.fromkeys(name for one in nights for name in [*one["moved"], *one["new"]]))[:CLASSES]
+    right.x.see(numbers)
+    right.y = Axis(-0.5, max(len(names), 1) - 0.5, ticks=[*enumerate(distinct(names, 14))])
+    for kind, hollow in (("moved", False), ("new", True)):
+        at = [(i, names.index(name)) for i, one in enumerate(nights, 1) for name in one[kind] if name in names]
+        right.points([i for i, _ in at], [j for _, j in at], "c1", size=8, hollow=hollow)
+    keys = [key("as in the run", "faint", "circle"), key("alarm", "c1", "triangle"), key("limit", "ink", dash="dashed"),
+            *([key("moved", "c1", "circle"), key("new", "c1", "circle", hollow=True)] if names else [])]  # fmt: skip
+    alt = f"{plural(int(np.sum([one['alarm'] for one in nights])), 'alarm')} in {plural(len(nights), 'night')}."
+    return Figure(
+        "nights", "Night by night", f"{alt} {CHART}", [left.drawn(), *([right.drawn()] if names else [])], keys, alt
+    )
+
+
+def _by_distance(record: Mapping[str, Any]) -> list[tuple[dict[str, Any], float, str]]:
+    """Return the classes that moved farthest, how far, and a mark on those that moved."""
+    found = [(one, one["distance"] or 0.0, "moved" * (one["class"] in record["moved"])) for one in record["classes"]]
+    return sorted(found, key=lambda each: -each[1])[:CLASSES]
+
+
+def _drift(record: Mapping[str, Any]) -> PagePart:
+    classes = _by_distance(record)
+    rows: list[list[Field | str]] = [
+        [Field(one["class"], [", ".join(one["columns"])], mark), f"{one['rows']:,.0f}", f"{size:.2f}",
+         written("p", one["p"]), bar]
+        for (one, size, mark), bar in zip(classes, bars(size for _, size, _ in classes), strict=True)
+    ]  # fmt: skip
+    heads = [Heading("class", "head"), *(Heading(name, "number") for name in ("rows", "distance", "")),
+             Heading("", "bar")]  # fmt: skip
+    return PagePart("drift", "Which classes moved", [MOVED], tables=[PrintedTable(heads, rows)])
+
+
+def bar_lines(record: Mapping[str, Any]) -> list[str]:
+    """Return bars of text: of columns in the rows that stand out most, and of how far classes moved."""
+    lines = []
+    for row in record["why"]:
+        lines.append(f"Row {row['row']:,}, shares of columns in {NAMES[row['score']]}:")
+        lines += _bars([(name, share, written("share", share)) for name, share in row["columns"]])
+    if record.get("classes"):
+        lines.append("How far the mean of each class moved, over its spread:")
+        lines += _bars([(one["class"], size, f"{size:.2f} {mark}") for one, size, mark in _by_distance(record)])
+    return lines
+
+
+def _bars(told: Sequence[tuple[str, float, str]]) -> list[str]:
+    longest, wide = max(size for _, size, _ in told) or 1, max(len(name) for name, *_ in told)
+    return [
+        f"  {name:<{wide}}  {'#' * round(BAR * size / longest):<{BAR}}  {word}".rstrip() for name, size, word in told
+    ]
