@@ -10,17 +10,11 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, field_v
 
 from mmpca_dist.configuration import bundled
 from mmpca_dist.configuration.dataset_section import DatasetConfig
+from mmpca_dist.configuration.held_out_sections import SPLITS_OF, BelongingConfig, EvaluationConfig
 from mmpca_dist.configuration.method_section import MethodSection, MethodSetting
 from mmpca_dist.configuration.parsing import parse_model, read_yaml, sections_of, source_of
 from mmpca_dist.configuration.requests import RefreshSection
-from mmpca_dist.configuration.sections import (
-    SPLITS_OF,
-    BelongingConfig,
-    ComputeConfig,
-    EvaluationConfig,
-    ProjectConfig,
-    SolverConfig,
-)
+from mmpca_dist.configuration.sections import ComputeConfig, ProjectConfig, ReportConfig, SolverConfig
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import ConfigError, did_you_mean
 from mmpca_dist.evaluation.component_rule import COMPONENT_COUNTS, candidates, fewest_training
@@ -43,18 +37,6 @@ Size = Annotated[int, Field(ge=1), BeforeValidator(_refuse_bool)]
 Sizes = Annotated[
     list[Size], Field(min_length=1), BeforeValidator(as_list), AfterValidator(lambda sizes: sorted(set(sizes)))
 ]
-
-
-class ReportConfig(Section):
-    """Contents of the report of a run, which is made to be passed on."""
-
-    columns: Literal["auto", "none", "all"] | Annotated[list[str], BeforeValidator(as_list)] = setting(
-        "auto",
-        values="auto, none, all, or names of columns",
-        example=["age"],
-        description="Columns beside the features whose values the page holds of the rows that it shows, at most 8: "
-        "auto takes those of dataset.drop and evaluation.column but identifiers, groups of people, dates and text",
-    )
 
 
 class RunConfig(Section):

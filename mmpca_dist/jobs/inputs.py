@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from mmpca_dist.configuration.dataset_section import DatasetConfig, located
+from mmpca_dist.configuration.held_out_sections import BY_COLUMN, EvaluationConfig
 from mmpca_dist.configuration.schema import Purpose, RunConfig
-from mmpca_dist.configuration.sections import BY_COLUMN, EvaluationConfig
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.column_splits import given_splits, group_splits, listed_splits, time_splits
 from mmpca_dist.evaluation.splits import Splits, block_splits, fold_splits, share_splits

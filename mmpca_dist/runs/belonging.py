@@ -11,7 +11,7 @@ import numpy as np
 from mmpca_dist.belonging.held_out import Counts, FoldModels, HeldOutScores, Whole, complete, scorers_of
 from mmpca_dist.belonging.limits import notes_on
 from mmpca_dist.belonging.reference import RowScorer
-from mmpca_dist.configuration.sections import BelongingConfig
+from mmpca_dist.configuration.held_out_sections import BelongingConfig
 from mmpca_dist.evaluation.cost_meter import Meter
 from mmpca_dist.evaluation.reductions import Reduction, Reductions, moments_by, tell_reduced
 from mmpca_dist.evaluation.request import EvaluationRequest

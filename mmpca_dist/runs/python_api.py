@@ -20,9 +20,9 @@ from scipy.sparse import csr_array, issparse
 
 from mmpca_dist import dask_arrays as da
 from mmpca_dist.configuration.dataset_section import DatasetConfig
+from mmpca_dist.configuration.held_out_sections import EvaluationConfig
 from mmpca_dist.configuration.parsing import parse_model
 from mmpca_dist.configuration.schema import RunConfig, as_config, parse_config
-from mmpca_dist.configuration.sections import EvaluationConfig
 from mmpca_dist.errors import InputError, OutputError, instead_of
 from mmpca_dist.faults import Asker, asking
 from mmpca_dist.jobs.events import Callback

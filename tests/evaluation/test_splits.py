@@ -262,7 +262,7 @@ def test_a_strange_label_is_refused():
 
 
 def test_folds_that_hold_no_row_of_a_class_are_told_of() -> None:
-    from mmpca_dist.configuration.sections import EvaluationConfig
+    from mmpca_dist.configuration.held_out_sections import EvaluationConfig
     from mmpca_dist.jobs.inputs import notes_on_parts
 
     assert notes_on_parts(EvaluationConfig(folds=4), None, ["ash", "yew", "oak"], [3, 4, 1]) == [

@@ -17,7 +17,7 @@ from sklearn.datasets import load_iris
 
 from mmpca_dist import MarginPCA, RunConfig, evaluate, open_dataset, refresh, run, transform
 from mmpca_dist.configuration.dataset_section import DatasetConfig
-from mmpca_dist.configuration.sections import EvaluationConfig
+from mmpca_dist.configuration.held_out_sections import EvaluationConfig
 from mmpca_dist.errors import ConfigError, InputError, OutputError
 from mmpca_dist.runs.evaluate_settings import EvaluateSettings
 
