@@ -1,7 +1,11 @@
 """Scores of rows, their limits from folds, and contributions, against the slow twin."""
 
+import dask
+import dask.array as da
+import dask.dataframe as dd
 import naive_belonging
 import numpy as np
+import pandas as pd
 import pytest
 from helpers.tables import labelled, write_zarr
 from scipy.sparse import csr_array
@@ -109,3 +113,24 @@ def test_correlation_is_that_of_neighbours_within_batches():
     roots = np.cbrt(scores)
     expected = (np.mean(roots[1:] * roots[:-1]) - roots.mean() ** 2) / roots.var()
     assert counts.correlation == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("frame", [False, True])
+def test_lazy_rows_are_scored_lazily(frame, tmp_path):
+    X, y = labelled(200, 6, 3, 2)
+    run_of(tmp_path, X, y, methods=["pca"])
+    model = load_model(str(tmp_path / "run"), "pca")
+    lazy = da.from_array(X, chunks=(70, 4))
+    found = model.belongs(dd.from_dask_array(lazy, columns=list("abcdef")) if frame else lazy)
+    assert dask.is_dask_collection(found)
+    pd.testing.assert_frame_equal(found.compute().reset_index(drop=True), model.belongs(X))
+
+
+def test_all_columns_as_a_method_give_distances_in_all_columns(tmp_path):
+    X, y = labelled(200, 8, 3, 4)
+    run_of(tmp_path, X, y, methods=["all-columns"])
+    found = load_model(str(tmp_path / "run"), "all-columns").belongs(X[:30] * 2)
+    expected = naive_belonging.scores(X, y, X[:30] * 2, np.eye(8))
+    for name in ("t2", "distance"):
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-8)
+    assert found["nearest_class"].tolist() == expected["nearest_class"].tolist()

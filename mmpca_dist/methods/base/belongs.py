@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import dask
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -27,15 +28,16 @@ class TellsBelonging:
 
         Parameters
         ----------
-        X : as in ``transform``, in memory
-        covariates : as in ``transform``
+        X : as in ``transform``
+        covariates : as in ``transform``; those of Dask arrays and Dask data frames are columns of these
 
         Returns
         -------
         pandas.DataFrame
-            A line for each row, with the index of a data frame: ``t2``, ``q``, ``nearest_class``, ``distance``, or
-            those that the run asked for; ``t2_p``, ``q_p``, ``distance_p``, the shares of held-out rows that are as far
-            out; ``p``, the smallest of these times their number, and ``belongs``, whether it is above the run's alpha.
+            A lazy one for Dask input. A line for each row, with the index of a data frame: ``t2``, ``q``,
+            ``nearest_class``, ``distance``, or those that the run asked for; ``t2_p``, ``q_p``, ``distance_p``, the
+            shares of held-out rows that are as far out; ``p``, the smallest of these times their number, and
+            ``belongs``, whether it is above the run's alpha.
 
         Raises
         ------
@@ -47,6 +49,8 @@ class TellsBelonging:
         p is right for rows that are exchangeable with those of the run (Vovk 2015, "Cross-conformal predictors"), not
         for rows that follow each other in time.
         """
+        if dask.is_dask_collection(X):
+            return self._lazily(X)
         belonging, rows = self._scored(X, covariates)
         return pd.DataFrame(belonging.columns(rows), index=getattr(X, "index", None))
 
@@ -58,6 +62,15 @@ class TellsBelonging:
         belonging, rows = self._scored(X, covariates)
         found = belonging.contributions(rows, score)
         return pd.DataFrame(found, X.index, self.feature_names_in_) if isinstance(X, pd.DataFrame) else found  # type: ignore[attr-defined]
+
+    def _lazily(self, X: Any) -> Any:
+        import dask.dataframe as dd  # slow to import
+
+        if hasattr(X, "map_partitions"):
+            return X.map_partitions(self.belongs, meta=self.belongs(X._meta_nonempty).iloc[:0])
+        meta = self.belongs(np.zeros((1, X.shape[1]), X.dtype)).iloc[:0]
+        blocks = X.rechunk({1: -1}).to_delayed().ravel()
+        return dd.from_delayed([dask.delayed(self.belongs)(block) for block in blocks], meta=meta)
 
     def _scored(self, X: Any, covariates: Any) -> tuple[Any, NDArray]:
         check_is_fitted(self, "components_")
