@@ -58,9 +58,13 @@ def load_all(run: RunDirectory, methods: Sequence[str], classes: NDArray) -> tup
     """Return the scorer of some methods, the counts of the scores of held-out rows, and alpha; as `load_belonging`."""
     record, section = run.record(records.BELONGING), run.config.belonging
     if record is None or section is None:
+        asked = (
+            "it was refreshed, and limits are of rows that are held out, where a refresh reads new rows alone. Ask the "
+            "run that it extends."
+        )
+        how = "run it with belonging: {} in its configuration." if section is None else asked
         raise InputError(
-            f"The run in {run.uri} keeps nothing that tells whether rows belong to those that trained: run it with "
-            "belonging: {} in its configuration."
+            f"The run in {run.uri} keeps nothing that tells whether rows belong to those that trained: {how}"
         )
     (whole,) = load_scorers(run, record, WHOLE, classes)
     return whole.only(methods), load_value(run, record, COUNTS), section.alpha

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,8 @@ def drift_between(stored: Any, arriving: Any, components: NDArray | None = None)
     Source: Hotelling 1931, "The generalization of Student's ratio"; for unequal covariances Nel & van der Merwe 1986,
     with the degrees of freedom of Krishnamoorthy & Yu 2004, "Modified Nel and Van der Merwe test".
     """
+    from scipy.stats import f  # slow to import
+
     if stored.n_features != arriving.n_features:
         had, have = stored.n_features, arriving.n_features
         raise InputError(f"Stored moments have {had} columns, and those that arrive {have}.")
@@ -84,34 +87,39 @@ def drift_between(stored: Any, arriving: Any, components: NDArray | None = None)
     with single_blas_thread():
         within = sum(one.scatter(np.ones(len(one.counts))) for one in both)
         degrees = max(stored.total + arriving.total - len(before) - len(after), 1)
-        deviations, within = np.sqrt(np.diag(within) / degrees), matrix.T @ within @ matrix
-        found = [
-            _compared(stored, before[c], arriving, after[c], matrix, within, degrees, deviations, counted)
-            for c in shared
-        ]
-    adjusted = holm([one.p for one in found])
-    classes = [replace(one, adjusted=p) for one, p in zip(found, adjusted, strict=True)]
+        deviations = np.sqrt(np.diag(within) / degrees)
+        metric = np.linalg.pinv(matrix.T @ within @ matrix / degrees, hermitian=True)
+        compared = partial(_compared, matrix=matrix, metric=metric, degrees=degrees, deviations=deviations)
+        found = [compared(stored, before[c], arriving, after[c]) for c in shared]
+    left = np.array([degrees_left for _, degrees_left in found])
+    p_values = (
+        f.sf([one.statistic for one, _ in found], matrix.shape[1], left) if counted else np.full(len(found), np.nan)
+    )
+    classes = [
+        replace(one, p=float(p), adjusted=adjusted)
+        for (one, _), p, adjusted in zip(found, p_values, holm(p_values), strict=True)
+    ]
     counts = np.array([[stored.counts[before[c]] for c in shared], [arriving.counts[after[c]] for c in shared]])
     shares, new = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1), [c for c in after if c not in before]
     return Drift(classes, _shares(counts) if counted else np.nan, float(np.abs(shares[0] - shares[1]).sum() / 2), new)
 
 
 def _compared(
-    stored: Any, before: int, arriving: Any, after: int, matrix: NDArray, within: NDArray, degrees: float,
-    deviations: NDArray, counted: bool,
-) -> ClassDrift:  # fmt: skip
-    """Compare a class, which has its position in either of both."""
-    from scipy.stats import f  # slow to import
+    stored: Any, before: int, arriving: Any, after: int, *, matrix: NDArray, metric: NDArray, degrees: float,
+    deviations: NDArray,
+) -> tuple[ClassDrift, float]:  # fmt: skip
+    """Compare a class, which has its position in either of both; return the second degrees of freedom of F, too.
 
+    ``metric`` is that of the scatter within all classes, which has so many ``degrees`` of freedom.
+    """
     n, m, q = float(stored.counts[before]), float(arriving.counts[after]), matrix.shape[1]
     apart = arriving.means[after] - stored.means[before]
-    d, spread, otherwise, freedom, covariance = matrix.T @ apart, np.nan, False, degrees, within / degrees
+    d, spread, otherwise, freedom = matrix.T @ apart, np.nan, False, degrees
     known = not (stored.pooled or arriving.pooled)
     if known and n + m - q - 1 > 0:
         scatters = [matrix.T @ each @ matrix for each in (stored.scatters[before], arriving.scatters[after])]
         freedom = n + m - 2
-        covariance = (scatters[0] + scatters[1]) / freedom
-    metric = np.linalg.pinv(covariance, hermitian=True)
+        metric = np.linalg.pinv((scatters[0] + scatters[1]) / freedom, hermitian=True)
     distance = float(d @ metric @ d)
     squares = n * m / (n + m) * distance
     if known and n + m - q - 1 > 0 and min(n, m) > 1:
@@ -129,10 +137,9 @@ def _compared(
     value, size = squares * left / (freedom * q), np.where(deviations > 0, apart / deviations, 0.0)
     largest = np.argsort(-np.abs(size), kind="stable")[:LISTED].tolist()
     return ClassDrift(
-        arriving.classes[after].item(), m, float(np.sqrt(max(distance, 0))), value,
-        float(f.sf(value, q, left)) if counted else np.nan, np.nan, spread, otherwise, matrix @ (metric @ d),
-        [(j, float(size[j])) for j in largest],
-    )  # fmt: skip
+        arriving.classes[after].item(), m, float(np.sqrt(max(distance, 0))), value, np.nan, np.nan, spread, otherwise,
+        matrix @ (metric @ d), [(j, float(size[j])) for j in largest],
+    ), left  # fmt: skip
 
 
 def _freedom(each: Sequence[NDArray], metric: NDArray, degrees: Sequence[float]) -> float:
@@ -148,7 +155,7 @@ def _shares(counts: NDArray) -> float:
     return float(chi2_contingency(counts).pvalue) if counts.shape[1] > 1 else np.nan
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def holm(p_values: Sequence[float] | NDArray) -> list[float]:
     """Return p-values after Holm's correction for as many tests, in the same order; NaN stays and counts for none.
 
     Source: Holm 1979, "A simple sequentially rejective multiple test procedure".
