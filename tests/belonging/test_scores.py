@@ -9,10 +9,13 @@ import pandas as pd
 import pytest
 from helpers.tables import labelled, write_zarr
 from scipy.sparse import csr_array
+from sklearn.decomposition import PCA
 
 from mmpca_dist import load_model, run
 from mmpca_dist.belonging.limits import ScoreCounts, refuse_few, with_p
+from mmpca_dist.belonging.theory import theory_limits
 from mmpca_dist.errors import InputError
+from mmpca_dist.jobs.finished_runs import open_run, statistics_of
 from mmpca_dist.results.run_result import run_result
 
 METHODS = ["pca", "m-pca0", "m-pca1b", "m-pca2", "fisher"]
@@ -134,3 +137,20 @@ def test_all_columns_as_a_method_give_distances_in_all_columns(tmp_path):
     for name in ("t2", "distance"):
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-8)
     assert found["nearest_class"].tolist() == expected["nearest_class"].tolist()
+
+
+def test_scores_and_limits_by_theory_are_those_of_chemotools(tmp_path):
+    outliers = pytest.importorskip("chemotools.outliers", reason="chemotools is not installed")
+    X, y = labelled(300, 10, 3, 7)
+    run_of(tmp_path, X, y, methods=["pca"])
+    model, new = load_model(str(tmp_path / "run"), "pca"), X[:40] * 3
+    found, reference = model.belongs(new), PCA(3, svd_solver="full").fit(X)
+    t2 = outliers.HotellingT2(reference, confidence=0.95).fit(X)
+    q = outliers.QResiduals(reference, confidence=0.95, method="jackson-mudholkar").fit(X)
+    np.testing.assert_allclose(found["t2"], t2.predict_residuals(new), rtol=1e-8)
+    np.testing.assert_allclose(found["q"], q.predict_residuals(new), rtol=1e-8, atol=1e-9)
+    statistics = statistics_of(open_run(str(tmp_path / "run")), as_asked=True)
+    limits = theory_limits(model._belonging(), 0.05, statistics)
+    # theirs is for the rows that were fitted, without the factor (n + 1) / n of new ones
+    assert limits["t2"] == pytest.approx(t2.critical_value_ * 301 / 300)
+    assert limits["q"] == pytest.approx(q.critical_value_, rel=0.01)
