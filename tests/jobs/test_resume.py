@@ -45,6 +45,7 @@ KINDS = {
     "approximate": {"methods": [*METHODS[:4], {"name": "m-pca2", **APPROXIMATE}, "fisher"]},
     "in passes": {"solver": {"kind": "krylov", "passes": 3, "tolerance": 0}, "methods": ["pca", "m-pca0", "m-pca2"]},
     "belonging": {"belonging": {"alpha": 0.05}, "methods": ["pca", "m-pca2"]},
+    "belonging of moments": {"belonging": {"alpha": 0.05}, "methods": ["pca", "fisher"]},
     "standardized": {"standardize": True, "methods": ["m-pca1b", "m-pca2"], "project": {"format": ["zarr", "parquet"]}},
 }
 
