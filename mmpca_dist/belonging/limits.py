@@ -16,6 +16,8 @@ from mmpca_dist.passes.serialization import storable
 
 CORRELATED = 0.2
 """Scores of rows that follow each other have at least this correlation where they are not exchangeable."""
+MOST_STEPS = 1 << 19
+"""Steps from the least score to the largest that are looked up in a table: those of 128 powers of two."""
 DIGITS = 40
 """Bits of a double that steps leave out: scores are told apart by 2^-12 of their size."""
 
@@ -68,16 +70,16 @@ class ScoreCounts:
         Source: Vovk, Gammerman & Shafer 2005, "Algorithmic learning in a random world"; across folds Vovk 2015,
         "Cross-conformal predictors".
         """
-        first, larger = self._larger
-        return (1 + larger[np.clip(_steps(scores) - first, 0, len(larger) - 1)]) / (self.total + 1)
+        codes, larger = _steps(scores), np.append(np.cumsum(self.counts[::-1])[::-1], 0.0)
+        if self._places is None:
+            return (1 + larger[np.searchsorted(self.steps, codes)]) / (self.total + 1)
+        return (1 + larger[self._places][np.clip(codes - self.steps[0], 0, len(self._places) - 1)]) / (self.total + 1)
 
     @functools.cached_property
-    def _larger(self) -> tuple[int, NDArray[np.float64]]:
-        """The first step, and how many scores are in each step from there on, or in one above it."""
-        every = np.arange(self.steps[0], self.steps[-1] + 2)
-        return int(self.steps[0]), np.append(np.cumsum(self.counts[::-1])[::-1], 0.0)[
-            np.searchsorted(self.steps, every)
-        ]
+    def _places(self) -> NDArray[np.intp] | None:
+        """Where each step from the first one to the last stands among those that have scores; None of very many."""
+        first, stop = int(self.steps[0]), int(self.steps[-1]) + 2
+        return np.searchsorted(self.steps, np.arange(first, stop)) if stop - first <= MOST_STEPS else None
 
     def limit(self, alpha: float) -> float:
         """Return the ceil((n + 1) (1 - alpha))-th smallest held-out score, up to its step."""
