@@ -27,6 +27,7 @@ from mmpca_dist.tables.column_names import is_index
 from mmpca_dist.tables.column_scatter import ColumnSpread
 from mmpca_dist.tables.compose import compose, label_plays, open_rows
 from mmpca_dist.tables.levels import FEWEST_ROWS, MOSTLY, is_text, notes_on_many
+from mmpca_dist.tables.readers.column_choice import LABEL_NAMES
 from mmpca_dist.tables.readers.formats import format_of, text_form
 from mmpca_dist.tables.readers.named_columns import ColumnRows
 from mmpca_dist.tables.times import remedy_for, times_in
@@ -63,7 +64,10 @@ def check(
     if decimal is None and suits_commas([use.column for use in checked.uses], checked.layout.startswith("text")):
         return check(uri, label, progress, missing_values, ",")
     if label == "none":
-        checked = replace(checked, label=label, why="as you say", classes={}, predicts=False, classless=True)
+        names = [use.column.name for use in checked.uses]
+        own = next((name for name in LABEL_NAMES if name in names), None)  # as runs take it
+        uses = [replace(use, what=LABEL) if use.column.name == own else use for use in checked.uses]
+        checked = replace(checked, label=label, why="as you say", classes={}, predicts=False, classless=True, uses=uses)
     rare = [name for name, n in checked.classes.items() if n == 1]
     if not (checked.classes or checked.predicts or checked.classless):
         checked.refused.append("No column seems to hold labels: name it with --label, or say --no-label.")
