@@ -25,7 +25,7 @@ from mmpca_dist.errors import ConfigError, InputError, did_you_mean
 from . import ALARM
 from . import console as shown
 from .console import console, print_json, print_text
-from .options import config_options, json_option, load, prefect_option, quick_prefect_option, verbosity
+from .options import config_options, json_option, label_options, load, prefect_option, quick_prefect_option, verbosity
 from .session import GOES_ON, STARTS_AGAIN, session
 from .table_commands import check, ingest
 
@@ -287,7 +287,7 @@ def clean(folder: str) -> None:
 @click.argument("destination")
 @click.option("--method", "methods", multiple=True, help="Only this method; may be repeated.")
 @click.option("--features", help="Array or column of the rows; by default as for the run.")
-@click.option("--label", help="Array, column or .npy file of the labels, which are carried along; there need be none.")
+@label_options("Array, column or .npy file of the labels, which are carried along; there need be none.")
 @click.option("--quote-formulas", is_flag=True, help="Write ' before text in CSV that spreadsheets would compute.")
 @quick_prefect_option
 @verbosity
@@ -318,7 +318,7 @@ def transform(prefect: bool, **options: Any) -> None:
 @click.option("--method", help="By this method; by default the first of the run.")
 @click.option("--alpha", type=click.FloatRange(0, 1, True, True), help="Share of false alarms; by default the run's.")
 @click.option("--features", help="Array or column of the rows; by default as for the run.")
-@click.option("--label", help="Array, column or .npy file of the labels; by default as for the run.")
+@label_options("Array, column or .npy file of the labels; by default as for the run.")
 @quick_prefect_option
 @verbosity
 def monitor(prefect: bool, **options: Any) -> None:
@@ -346,7 +346,7 @@ def monitor(prefect: bool, **options: Any) -> None:
 @click.argument("new")
 @click.argument("output")
 @click.option("--features", help="Array or column of the new rows; by default as for the run.")
-@click.option("--label", help="Array, column or .npy file of their labels; by default as for the run.")
+@label_options("Array, column or .npy file of their labels; by default as for the run.")
 @click.option("--drift", type=click.Choice(["note", "refuse", "ignore"]), help="By default refresh.drift of the run.")
 @prefect_option
 @verbosity

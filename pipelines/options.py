@@ -27,6 +27,12 @@ missing_value_option = click.option(
 )  # fmt: skip
 
 
+def label_options(text: str) -> Callable:
+    """Return what gives a command ``--label``, with this help, and ``--no-label``, which stands for the label none."""
+    without = click.option("--no-label", "label", flag_value="none", help="Take rows as without labels.")
+    return lambda command: click.option("--label", metavar="NAME", help=text)(without(command))
+
+
 def config_options(command: Callable) -> Callable:
     """Give a command the argument and the options of all that take a configuration, or a table in its place."""
     label = "The column or array of the labels, in place of dataset.label; guessed where CONFIG is a table."
@@ -38,7 +44,7 @@ def config_options(command: Callable) -> Callable:
     command = missing_value_option(command)
     command = click.option("--output", metavar="DIR", help=output)(command)
     command = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help=settings)(command)
-    command = click.option("--label", metavar="NAME", help=label)(command)
+    command = label_options(label)(command)
     return click.argument("config", type=click.Path())(command)
 
 

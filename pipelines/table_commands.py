@@ -16,6 +16,7 @@ from .options import (
     chosen_yaml,
     image_shape_of,
     json_option,
+    label_options,
     missing_value_option,
     quick_prefect_option,
     verbosity,
@@ -25,7 +26,7 @@ from .session import STARTS_AGAIN, session
 
 @click.command(short_help="Look at a table, and write a configuration for it.")
 @click.argument("table", type=click.Path())
-@click.option("--label", metavar="NAME", help="The column or array of the labels; by default it is guessed.")
+@label_options("The column or array of the labels; by default it is guessed.")
 @click.option("-o", "--output", metavar="FILE", help="Write a configuration, with a reason for each setting.")
 @click.option("--overwrite", is_flag=True, help="Replace FILE.")
 @missing_value_option

@@ -51,3 +51,20 @@ def q_limit(X, size, normal):
     first, second, third = (np.sum(rest**power) for power in (1, 2, 3))
     h = 1 - 2 * first * third / (3 * second**2)
     return first * (normal * np.sqrt(2 * second * h**2) / first + 1 + second * h * (h - 1) / first**2) ** (1 / h)
+
+
+def reconstruction_left(X, new, components, *, weights=None, new_weights=None, standardize=False):
+    """The share of the squares of new rows, less the mean of X, that their shadows on the components (K, d) leave."""
+    weights = np.ones(len(X)) if weights is None else weights
+    new_weights = np.ones(len(new)) if new_weights is None else new_weights
+    mean = sum(w * x for w, x in zip(weights, X, strict=True)) / sum(weights)
+    scale = np.ones(X.shape[1])
+    if standardize:
+        scale = np.sqrt(sum(w * (x - mean) ** 2 for w, x in zip(weights, X, strict=True)) / sum(weights))
+    left = total = 0.0
+    for w, x in zip(new_weights, new, strict=True):
+        x = (x - mean) / scale
+        coordinates = np.linalg.lstsq(components.T, x)[0]
+        left += w * np.sum((x - components.T @ coordinates) ** 2)
+        total += w * np.sum(x**2)
+    return left / total

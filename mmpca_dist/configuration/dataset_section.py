@@ -97,8 +97,8 @@ class DatasetConfig(Section):
         None,
         example="species",
         description="Array or column of the labels, such as obs/cell_type of AnnData; by default y (in Parquet and "
-        ".h5ad label or y); for .npy the labels' file; none where rows have no labels, for pca, random-projection and "
-        "all-columns",
+        ".h5ad label or y); for .npy the labels' file; none (or --no-label) where rows have no labels, for pca, "
+        "random-projection and all-columns",
     )
     target: TargetSection | None = setting(
         None,

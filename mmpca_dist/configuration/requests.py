@@ -31,7 +31,7 @@ class TransformConfig(Section):
     label: str | None = setting(
         None,
         example="species",
-        description="Array or column of the labels; by default that of the run, y or label, where there is one",
+        description="Array or column of the labels, or none; by default that of the run, y or label, if there is one",
     )
     quote_formulas: bool = setting(
         False, example=True, description="As project.quote_formulas, which is that of the run by default"
@@ -54,7 +54,7 @@ class MonitorConfig(Section):
         None, example="X", description="Array or column of the rows; by default that of the run"
     )
     label: str | None = setting(
-        None, example="species", description="Array or column of the labels; by default that of the run"
+        None, example="species", description="Array or column of the labels; by default that of the run; or none"
     )
 
 
@@ -75,8 +75,8 @@ class RefreshConfig(Section):
     )
     new: str = setting(
         example="inbox",
-        description="The new labelled rows: a data set, or a folder (the inbox) of *.zarr, *.parquet, *.h5ad, *.npz, "
-        "*.csv and folders of .npy, of which new ones are added, sorted by name",
+        description="The new rows, labelled as those of the run: a data set, or a folder (the inbox) of *.zarr, "
+        "*.parquet, *.h5ad, *.npz, *.csv and folders of .npy, of which new ones are added, sorted by name",
     )
     output: str = setting(
         example="runs/live", description="Folder of the refreshed run, which the same command continues from"

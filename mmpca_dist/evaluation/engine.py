@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, Meter, owners_of
 from mmpca_dist.evaluation.margins import rules_before
+from mmpca_dist.evaluation.reconstructions import reconstructions
 from mmpca_dist.evaluation.reduced_rows import check_rows, reduced_moments, score_rows
 from mmpca_dist.evaluation.reductions import Reductions, fit_reductions
 from mmpca_dist.evaluation.regressions import regressions
@@ -42,7 +43,7 @@ class Fold:
     before: Mapping[str, LinearRule]
     """Linear classifiers of all columns, by label, where moments determine them."""
     record: dict[str, Any] = field(default_factory=dict)
-    """The part of the record of the split that numbers to predict add."""
+    """The part of the record of the split that numbers to predict, or rows without labels, add."""
     rules: dict[tuple[int, str], Rule] = field(default_factory=dict)
     """Classifiers from moments, by position of the method and size, and label."""
 
@@ -56,8 +57,9 @@ class Fold:
         with meter.charging(MARGINS):
             before = rules_before(statistics, rows, request)
         fold = cls(part, splits.first + index, reductions.without_moments(), statistics.mean, before)
-        if held_out is not None and statistics.moments.targets is not None:
-            fold.record = regressions(statistics, held_out, reductions, splits.totals[0][:, part].sum().item(), meter)
+        if held_out is not None and not request.classifiers.specs:
+            errors_of = reconstructions if statistics.moments.targets is None else regressions
+            fold.record = errors_of(statistics, held_out, reductions, splits.totals[0][:, part].sum().item(), meter)
         for position, item in enumerate(reductions.items if request.classifiers.from_moments else ()):
             with meter.charging(item.method):
                 if not item.used and item.own is not None:

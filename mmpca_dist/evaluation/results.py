@@ -9,7 +9,7 @@ from typing import Any
 from mmpca_dist.evaluation.comparisons import CorrectedTest, SignTest
 from mmpca_dist.evaluation.component_rule import alike, lowest
 from mmpca_dist.evaluation.published import Compared, published_cells, side_by_side
-from mmpca_dist.evaluation.tables import Cell, ErrorTable, Key, holm_by_models, p_values
+from mmpca_dist.evaluation.tables import RECONSTRUCTION, Cell, ErrorTable, Key, holm_by_models, p_values
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Evaluation:
     reference: str
     table: ErrorTable
     baselines: list[float]
-    """For each split, percent of errors of always naming the largest class of the training rows."""
+    """For each split, percent of errors of always naming the largest class of the training rows, or of their mean."""
     margins: list[dict[str, Any]] = field(default_factory=list)
     """For each split, method, number of components and classifier ``split``, ``method`` (``""`` for the original
     columns), ``n_components``, ``classifier``, ``minimum``, ``quantiles`` (1, 5, 25, 50, 75, 95 and 99%), ``histogram``
@@ -84,6 +84,11 @@ class Evaluation:
     def predicts(self) -> bool:
         """Whether there are numbers to predict in the place of classes."""
         return "targets" in self.dataset
+
+    @property
+    def reconstructs(self) -> bool:
+        """Whether rows have no labels, and errors are the variance that reconstruction leaves."""
+        return RECONSTRUCTION in self.classifiers
 
     @property
     def n_splits(self) -> int:

@@ -28,6 +28,10 @@ from mmpca_dist.statistics.drift import holm
 
 REGRESSION = "linear regression"
 """The name in the place of a classifier where there are numbers to predict."""
+RECONSTRUCTION = "reconstruction"
+"""The name where rows have no labels."""
+OF_VARIANCE = (REGRESSION, RECONSTRUCTION)
+"""Their errors are shares of a variance, and not counts."""
 Key = tuple[str, int, str]
 """Method, number of components as asked for, classifier."""
 Comparison = tuple[tuple[Any, ...], tuple[Any, ...]]
@@ -227,13 +231,13 @@ class ErrorTable:
         """Test whether two keys differ."""
         own = self.counts[key]
         return corrected_t_test(
-            own.errors, self.counts[other].errors, own.rows, own.training, of_counts=key[2] != REGRESSION
+            own.errors, self.counts[other].errors, own.rows, own.training, of_counts=key[2] not in OF_VARIANCE
         )
 
     def _cell(self, key: Key, reference: str) -> Cell:
         own, other = self.counts[key], (reference, *key[1:])
         sizes = own.rows, own.training
-        variance = math.inf if key[2] == REGRESSION else row_variance_of(own.errors, *sizes)
+        variance = math.inf if key[2] in OF_VARIANCE else row_variance_of(own.errors, *sizes)
         summary = Summary.of(own.percent, overlap_of(*sizes), variance)
         used = own.used.tolist()
         cell = Cell(*key, summary, used=min(used), used_by_split=tuple(used))

@@ -65,14 +65,15 @@ def note_on_many(section: EvaluationConfig, splits: Splits) -> str:
     return f"Every method is fitted {n_held_out:,} times: for fewer, {fewer}."
 
 
-def held_out_in_words(section: EvaluationConfig, n_splits: int) -> str:
+def held_out_in_words(section: EvaluationConfig, n_splits: int, classless: bool = False) -> str:
     """Return in words how rows are held out."""
+    stratified, whose = ("", "the rows") if classless else ("stratified ", "each class")
     if section.splits == "shares":
-        times = f"{section.count} stratified splits" if section.count > 1 else "one stratified split"
-        return f"{times}, {section.train or SHARE} of each class trains"
+        times = f"{section.count} {stratified}splits" if section.count > 1 else f"one {stratified}split"
+        return f"{times}, {section.train or SHARE} of {whose} trains"
     if section.in_folds:
         again = f", dealt {section.count} times" if section.count > 1 else ""
-        folds = {"folds": "stratified folds", "blocks": "blocks of rows that follow each other"}
+        folds = {"folds": f"{stratified}folds", "blocks": "blocks of rows that follow each other"}
         what = folds.get(section.splits, f"folds of the groups in {section.column}")
         return f"{section.folds} {what}{again}"
     if section.splits == "groups":
@@ -228,7 +229,12 @@ def refuse_classless(config: RunConfig, purpose: Purpose) -> None:
     if config.dataset.classless:
         needing = [one.label for one in config.methods if not one.reducer(None).needs_no_labels]
         needing += ["n_components: auto"] * config.chooses + ["class_weight"] * (config.class_weight is not None)
-        needing += ["mmpca evaluate"] * (purpose == "evaluation")
+        if purpose == "evaluation":
+            own, usual = config.evaluation, EvaluationConfig()
+            for_classes = ("classifiers", "intervals", "published")
+            needing += [f"evaluation.{name}" for name in for_classes if getattr(own, name) != getattr(usual, name)]
+            if whole := ", ".join(sorted(config.unreduced)):
+                raise InputError(f"{whole}: all columns leave nothing to reconstruct. Leave it out of the evaluation.")
         if needing:
             raise InputError(
                 f"{', '.join(needing)}: needs labels, and dataset.label is none. Without labels there are pca, "

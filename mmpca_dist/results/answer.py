@@ -49,7 +49,8 @@ def components(evaluation: Evaluation, cell: Cell) -> str:
 def named(evaluation: Evaluation, cell: Cell) -> str:
     """Return "M-PCA2 with 8 components under naive Bayes", or "All columns (30) under naive Bayes"."""
     size = f"({cell.used:,})" if cell.method in evaluation.unreduced else f"with {components(evaluation, cell)}"
-    return f"{title_of(cell.method)} {size} under {label(evaluation, cell.classifier)}"
+    under = "" if evaluation.reconstructs else f" under {label(evaluation, cell.classifier)}"
+    return f"{title_of(cell.method)} {size}{under}"
 
 
 def label(evaluation: Evaluation, classifier: str) -> str:
@@ -86,7 +87,8 @@ def words(evaluation: Evaluation) -> list[str]:
 
 def guess(evaluation: Evaluation) -> str:
     """Return what the baseline predicts."""
-    return "the mean of the rows that train" if evaluation.predicts else "always the largest class"
+    of_mean = evaluation.predicts or evaluation.reconstructs
+    return "the mean of the rows that train" if of_mean else "always the largest class"
 
 
 def _baseline(evaluation: Evaluation, lowest: float, decimals: int) -> str:
@@ -98,7 +100,7 @@ def _baseline(evaluation: Evaluation, lowest: float, decimals: int) -> str:
             " Some classifiers (fisher midway, svm and logistic without bias) take no account of how frequent classes "
             "are: try others."
         )
-        return f"{sentence}, and no mean is lower: nothing is learned.{'' if evaluation.predicts else advice}"
+        return f"{sentence}, and no mean is lower: nothing is learned.{advice if evaluation.dataset['classes'] else ''}"
     above = sum(cell.summary.mean >= baseline for cell in cells)
     return f"{sentence}; {above} of {len(cells)} means are no lower." if above else f"{sentence}."
 
@@ -178,6 +180,8 @@ def advise(evaluation: Evaluation) -> tuple[list[str], list[str], list[str]]:
     The answer names the fewest components whose mean error is at most one corrected standard error above the lowest
     mean, or all columns where no reduction comes so near; why these; and how sure that is.
     """
+    if evaluation.reconstructs:
+        return _least_left(evaluation), [], []
     cells, unreduced = evaluation.distinct, evaluation.unreduced
     use, other, reference = cells_of_answer(evaluation)
     if recommended(evaluation) is None:
@@ -199,9 +203,20 @@ def advise(evaluation: Evaluation) -> tuple[list[str], list[str], list[str]]:
 
 
 def recommended(evaluation: Evaluation) -> Cell | None:
-    """Return the cell that the answer says to use; None where nothing is learned."""
+    """Return the cell that the answer says to use; None where nothing is learned, or rows are reconstructed."""
     learned = min(cell.summary.mean for cell in evaluation.distinct) < evaluation.baseline
-    return cells_of_answer(evaluation)[0] if learned else None
+    return cells_of_answer(evaluation)[0] if learned and not evaluation.reconstructs else None
+
+
+def _least_left(evaluation: Evaluation) -> list[str]:
+    """Return which method leaves least of the variance, for each number of components."""
+    cells, decimals = evaluation.cells.values(), digits(evaluation)
+    best = [lowest([cell for cell in cells if cell.n_components == size]) for size in evaluation.n_components]
+    told = ", ".join(f"{cell.summary.mean:.{decimals}f}% ({named(evaluation, cell)})" for cell in best)
+    return [
+        f"The least of the variance that any method leaves is {told}.",
+        "More components never leave more: these errors compare methods at the same number, and do not choose one.",
+    ]
 
 
 def cells_of_answer(evaluation: Evaluation) -> tuple[Cell, Cell | None, Cell | None]:

@@ -113,8 +113,8 @@ def evaluation_result(evaluation: Evaluation) -> EvaluationResult:
 def _verdict(evaluation: Evaluation, use: Cell | None, lead: list[str]) -> PagePart:
     reference, tests = title_of(evaluation.reference), f"{plural(evaluation.n_tests, 'test')} against it"
     about = [
-        f"{evaluation.splits[:1].upper()}{evaluation.splits[1:]}. Classifiers: "
-        f"{'; '.join(evaluation.classifiers.values())}.",
+        f"{evaluation.splits[:1].upper()}{evaluation.splits[1:]}. "
+        f"{'Error' if evaluation.reconstructs else 'Classifiers'}: {'; '.join(evaluation.classifiers.values())}.",
         f"Mean and standard deviation over the splits, and for how many numbers of components and classifiers the mean "
         f"is significantly below or above that of {reference}: p is at most 0.05 by the corrected resampled t-test "
         f"after Holm's correction for {tests}{'' if evaluation.n_tests else ', as a single split permits none'}."

@@ -27,6 +27,7 @@ from mmpca_dist.tables.column_names import is_index
 from mmpca_dist.tables.column_scatter import ColumnSpread
 from mmpca_dist.tables.compose import compose, label_plays, open_rows
 from mmpca_dist.tables.levels import FEWEST_ROWS, MOSTLY, is_text, notes_on_many
+from mmpca_dist.tables.readers.column_choice import LABEL_NAMES
 from mmpca_dist.tables.readers.formats import format_of, text_form
 from mmpca_dist.tables.readers.named_columns import ColumnRows
 from mmpca_dist.tables.times import remedy_for, times_in
@@ -62,11 +63,16 @@ def check(
         checked = _of_array(uri, label, progress, missing_values=missing_values)
     if decimal is None and suits_commas([use.column for use in checked.uses], checked.layout.startswith("text")):
         return check(uri, label, progress, missing_values, ",")
+    if label == "none":
+        names = [use.column.name for use in checked.uses]
+        own = next((name for name in LABEL_NAMES if name in names), None)  # as runs take it
+        uses = [replace(use, what=LABEL) if use.column.name == own else use for use in checked.uses]
+        checked = replace(checked, label=label, why="as you say", classes={}, predicts=False, classless=True, uses=uses)
     rare = [name for name, n in checked.classes.items() if n == 1]
-    if not checked.classes and not checked.predicts:
-        checked.refused.append("No column seems to hold labels: name it with --label.")
+    if not (checked.classes or checked.predicts or checked.classless):
+        checked.refused.append("No column seems to hold labels: name it with --label, or say --no-label.")
     elif len(checked.classes) == 1:
-        checked.refused.append("All rows are of one class: name another label.")
+        checked.refused.append("All rows are of one class: name another label, or say --no-label.")
     elif rare:
         checked.notes.append(f"An evaluation refuses classes of a single row: leave out {some_names(rare)}.")
     checked.refused += [] if checked.n_features else ["No column is left for a feature."]
@@ -107,7 +113,8 @@ def _of_columns(rows: ColumnRows, checked: TableCheck, label: str | None, progre
     if lists is None:
         return _judged(checked, looks, label, read)
     chosen, why = label_among(looks, label)
-    checked = _of_array(checked.uri, chosen.name if chosen else None, progress, lists, why, checked.missing_values)
+    named = chosen.name if chosen else label
+    checked = _of_array(checked.uri, named, progress, lists, why, checked.missing_values)
     if beside := [look.name for look in looks if look is not chosen]:
         checked.notes.append(f"The lists in {lists!r} are the rows; no features are {some_names(beside)}.")
     return checked
@@ -176,8 +183,8 @@ def _of_array(
     if label is None and features is None:
         label, why = label_beside(opened())
     try:
-        source = opened(label=label, labelled=True, unlabelled="skip")
-        rows = compose(source, label_plays("skip"))
+        source = opened() if label == "none" else opened(label=label, labelled=True, unlabelled="skip")
+        rows = compose(source, [] if label == "none" else label_plays("skip"))
     except InputError as error:
         refused.append(str(error))
         source = opened()

@@ -72,9 +72,10 @@ class ColumnRole:
 class TableCheck:
     """The content of a table, and the use that a run makes of it.
 
-    ``why`` is the reason for the label, which may stand for numbers to predict (``predicts``) rather than ``classes``;
-    ``features`` is the list column that holds the rows; ``squares`` are squared deviations of the columns of an array;
-    ``telling`` is the share of what varies by class that columns tell, and how; ``refused`` is what no setting mends.
+    ``why`` is the reason for the label, which may stand for numbers to predict (``predicts``) rather than ``classes``,
+    or for none (``classless``); ``features`` is the list column that holds the rows; ``squares`` are squared deviations
+    of the columns of an array; ``telling`` is the share of what varies by class that columns tell, and how; ``refused``
+    is what no setting mends.
     """
 
     uri: str
@@ -83,6 +84,7 @@ class TableCheck:
     label: str | None = None
     why: str = ""
     predicts: bool = False
+    classless: bool = False
     classes: Mapping[str, int] = field(default_factory=dict)
     n_unlabelled: int = 0
     n_gaps: int = 0

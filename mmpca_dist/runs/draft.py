@@ -25,11 +25,12 @@ UNLIKE = 10
 
 def suggested_yaml(checked: TableCheck) -> str:
     """Return a configuration for a table, with a comment on each line that was chosen."""
-    key, what = ("target", "numbers") if checked.predicts else ("label", f"{len(checked.classes):,} classes")
+    classes = "no labels" if checked.classless else f"{len(checked.classes):,} classes"
+    key, what = ("target", "numbers") if checked.predicts else ("label", classes)
     sizes = [size for size in SIZES if size <= checked.n_features]
     name = PurePosixPath(re.sub(r"[?#].*", "", checked.uri).replace("\\", "/")).name.partition(".")[0]
     left_out, groups = checked.of_use(LEFT_OUT, GROUPS), checked.of_use(GROUPS)
-    wide = not checked.predicts and checked.n_features > WIDE * checked.n_rows
+    wide = not (checked.predicts or checked.classless) and checked.n_features > WIDE * checked.n_rows
     lines = [
         f"# Of {checked.n_rows:,} rows a run makes {checked.n_features:,} features. All settings: mmpca config.",
         "dataset:",
@@ -57,6 +58,8 @@ def suggested_yaml(checked: TableCheck) -> str:
 def _methods(checked: TableCheck) -> tuple[list[str], str]:
     if checked.predicts:
         return ["pca", "pls", "ridge", "lasso"], "methods for numbers to predict"
+    if checked.classless:
+        return ["pca", "random-projection"], "methods that need no labels"
     methods = ["pca", "m-pca0", "m-pca1a", *(["fisher"] if checked.n_features <= LIMITS.dense_columns else [])]
     different = math.prod(use.column.n_distinct for use in checked.uses if use.n_features)
     if checked.uses and different < checked.n_rows:

@@ -17,7 +17,7 @@ from mmpca_dist.eigen.options import choose_solver
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.splits import PartSizes
-from mmpca_dist.evaluation.tables import REGRESSION, ErrorTable
+from mmpca_dist.evaluation.tables import RECONSTRUCTION, REGRESSION, ErrorTable
 from mmpca_dist.evaluation.training import read_all
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import versions
@@ -61,7 +61,7 @@ def planned_with_all_columns(job: Job) -> tuple[Plan, str]:
     keeps to what it began with, whatever memory there is now.
     """
     plan, config = _planned(job), job.config
-    if config.unreduced:
+    if config.unreduced or config.dataset.classless:  # all columns leave nothing to reconstruct
         return plan, ""
     begun = job.run.record(records.TUNE) if job.key else None
     reason = begun["left_out"] if begun else _impossible(config, job.dataset, job.splits)
@@ -174,15 +174,17 @@ def _heavy_note(job: Job) -> str:
 def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
     """Return the results of an evaluation, from the records of its splits."""
     config, count, results = job.config, job.results.of(records.COUNT), job.results
-    classes = [str(label) for label in count["classes"]]
+    classless = config.dataset.classless
+    classes, counts = ([], []) if classless else ([str(label) for label in count["classes"]], count["counts"])
     maps = results.find(records.MAPS)
     notes = [
         *count["notes"],
-        *notes_on_parts(config.evaluation, job.inputs.parts_column, classes, count["counts"]),
+        *notes_on_parts(config.evaluation, job.inputs.parts_column, classes, counts),
         *filter(None, [job.left_out]),
         *(maps["notes"] if maps else []),
         *([UNEXPLAINED.format(", ".join(count["targets"]))] if "targets" in count else []),
-        *([WEIGHTED] if config.dataset.weighted and "targets" not in count else []),
+        *([LEFT] if classless else []),
+        *([WEIGHTED] if config.dataset.weighted and not classless and "targets" not in count else []),
         *_counted(config, splits, "unconverged", UNCONVERGED),
         *_counted(config, splits, "edges", AT_EDGE),
         *_largest_penalties(config, splits, results.of(records.TUNE)["penalties"]),
@@ -197,7 +199,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
             "classes": classes,
             **{name: fact for name, fact in count.items() if name in FACTS},
         },
-        splits=held_out_in_words(config.evaluation, len(splits)),
+        splits=held_out_in_words(config.evaluation, len(splits), classless),
         methods=config.labels,
         unreduced=config.unreduced,
         folds_dealt=config.evaluation.count if config.evaluation.in_folds else 0,
@@ -231,6 +233,10 @@ UNEXPLAINED = (
     "Errors are the share of the variance of {} in the rows held out that linear regression on the components leaves "
     "unexplained, 100 (1 - R^2) percent; with several targets a mean. Weights count, where rows have any. R^2 and RMSE "
     "of every split are in tables/errors."
+)
+LEFT = (
+    "Errors are the share of the variance of the rows held out, about the mean of the rows that train, that is left "
+    "when they are reconstructed from their components. Weights count, where rows have any."
 )
 
 
@@ -274,6 +280,8 @@ def _titles(config: RunConfig, penalties: dict[str, float]) -> dict[str, str]:
     """Return what classifiers are called in words, with their constants."""
     if config.dataset.predicts:
         return {REGRESSION: REGRESSION}
+    if config.dataset.classless:
+        return {RECONSTRUCTION: RECONSTRUCTION}
     titles = {}
     for spec in config.evaluation.classifiers:
         penalty = penalties.get(spec.label, spec.C)

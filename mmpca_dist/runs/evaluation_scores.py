@@ -48,15 +48,16 @@ ROWS = "rows"
 """The name of the pass that takes rows into memory."""
 
 
-def route(dataset: Dataset, parts: PartSizes, config: RunConfig) -> tuple[bool, bool]:
+def route(job: Job, parts: PartSizes, config: RunConfig) -> tuple[bool, bool]:
     """Return whether moments of the parts are merged, and whether all rows are taken into memory.
 
     Moments are merged of folds, and of shares of rows that are too many for memory, wherever moments serve all methods;
     but of few rows of so many classes and columns that the moments of the folds are large they are not. Else each part
     has passes of its own over the rows that train. Raises InputError for tables that are too large for both.
     """
+    dataset, reconstructs = job.dataset, config.dataset.classless and job.inputs.purpose == "evaluation"
     needs, solver, fewest = config.needs(), config.solver.options(), int(parts.n_train.min())
-    if config.dataset.predicts:
+    if config.dataset.predicts or reconstructs:
         if choose_solver(solver, dataset.n_rows, dataset.n_columns, needs).in_passes:
             raise no_scatter(dataset)
         return True, False
@@ -93,8 +94,9 @@ def in_folds(job: Job) -> Job:
 def evaluation_request(job: Job, parts: PartSizes, penalties: dict[str, float] | None = None) -> EvaluationRequest:
     """Return what an evaluation asks for; ``penalties`` are C by label of the classifier, where they are chosen."""
     config, n_features = job.config, job.dataset.n_features
-    merged, in_memory = route(job.dataset, parts, config)
-    n_classes, classifiers = parts.counts.shape[1], [] if config.dataset.predicts else config.evaluation.classifiers
+    merged, in_memory = route(job, parts, config)
+    n_classes, without_classes = parts.counts.shape[1], config.dataset.predicts or config.dataset.classless
+    classifiers = [] if without_classes else config.evaluation.classifiers
     check_classes(classifiers, n_classes)
     if config.dataset.weighted:
         refuse_weights(classifiers)
@@ -117,7 +119,7 @@ def evaluation_request(job: Job, parts: PartSizes, penalties: dict[str, float] |
         parts=parts,
         merged=merged,
         in_memory=in_memory,
-        margins=config.evaluation.margins and not config.dataset.predicts,
+        margins=config.evaluation.margins and not without_classes,
         n_blocks=sum(method.method.blocks(config.largest, n_classes, n_features) for method in config.methods),
         precision=config.precision,
         standardize=config.standardizes,

@@ -64,6 +64,8 @@ def words_of(name: str) -> frozenset[str]:
 def label_among(columns: Sequence[ColumnProfile], named: str | None) -> tuple[ColumnProfile | None, str]:
     """Return the column of the labels and why it is this one, with other candidates; None where none seems to be."""
     by_name = {column.name: column for column in columns}
+    if named == "none":
+        return None, ""
     if named is not None:
         if named not in by_name:
             raise InputError(f"There is no column {named!r} (--label).{did_you_mean(named, by_name)}")

@@ -32,7 +32,7 @@ LISTED = 20
 ALPHA, APART, SHARE, NAMED = 0.01, 0.2, 0.1, 5
 """Of a refresh: the level of tests; the least distance of a class that moved, which Cohen 1988 calls small, and share
 of rows that changed class, as of many rows every difference is significant; and classes that are described."""
-HISTORY, PAGE = "history.json", "monitor.html"
+HISTORY, PAGE, ALL_ROWS = "history.json", "monitor.html", "all rows"
 
 
 def monitor(config: MonitorConfig, callbacks: list[Callback] | None = None, client: Any = None) -> dict[str, Any]:
@@ -48,7 +48,8 @@ def monitor(config: MonitorConfig, callbacks: list[Callback] | None = None, clie
     if not RunDirectory(transform_folder(uri)).exists:
         storage.remove(uri)  # scores of what was at this address another night
     settings = {"output": config.run, "dataset": config.dataset, "destination": uri, "methods": [method]}
-    asked = TransformConfig(**settings, features=config.features, label=config.label)
+    label = "none" if config.label is None and run.config.dataset.classless else config.label
+    asked = TransformConfig(**settings, features=config.features, label=label)
     transform(asked, callbacks, client)
     limits = {name: counts.limit(alpha / len(belonging.counts)) for name, counts in belonging.counts.items()}
     rows, labelled, far = _outside(uri, alpha, limits)
@@ -153,6 +154,8 @@ def _drift_of_moments(base: RunDirectory, stored: ClassMoments, new: ClassMoment
     far = sorted((one for one in drift.moved(ALPHA) if one.distance >= APART), key=lambda one: -one.distance)
     classes = [_told(one, model, [j for j, _ in one.columns]) for one in far[:NAMED]]
     moved, new_labels = ([str(label) for label in labels] for labels in ([one.label for one in far], drift.new))
+    if base.config.dataset.classless:  # a label that nobody gave
+        classes, moved = [{**one, "class": ALL_ROWS} for one in classes], [ALL_ROWS] * len(moved)
     share = drift.moved_share if drift.shares <= ALPHA else 0.0
     return {"classes": classes, "moved": moved, "new": new_labels, "share": share}
 
@@ -195,7 +198,8 @@ def _class_words(record: dict[str, Any]) -> list[str]:
     for one in record.get("classes", []):
         if one["class"] in record["moved"]:
             how = f"{one['distance']:.2f} of its spread (p = {one['p']:.2g}), most along {', '.join(one['columns'])}"
-            words.append(f"The class {one['class']} moved by {how}.")
+            what = "set of rows" if one["class"] == ALL_ROWS else f"class {one['class']}"
+            words.append(f"The {what} moved by {how}.")
         elif one["class"] in record["spread"]:
             words.append(f"The class {one['class']} has {one['spread']:.2g} times the spread.")
     return words + [f"New: {some_names(record['new'])}, which the run has not seen."] * bool(record["new"])

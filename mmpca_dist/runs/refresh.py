@@ -13,7 +13,7 @@ import numpy as np
 from mmpca_dist.configuration.requests import RefreshConfig
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.eigen.needs import Needs
-from mmpca_dist.errors import AccessError, MmpcaError, OutputError, plural
+from mmpca_dist.errors import AccessError, InputError, MmpcaError, OutputError, plural
 from mmpca_dist.faults import Fault, render, showing
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import compute_on, open_scheduler, refuse_private
@@ -112,6 +112,9 @@ class _RefreshJob:
             self.output.top.refuse_inside()
         self.base = open_run(request.run)
         finished(self.base, records.SOLVE)
+        if request.label is not None and (request.label == "none") != self.base.config.dataset.classless:
+            has = "labels: leave out --no-label" if request.label == "none" else "no labels: leave out --label"
+            raise InputError(f"The run in {self.base.uri} has {has}.")
         self.config, self.left_out = refresh_inputs.refreshable_config(self.base, self.output.uri)
         self.origin = storage.digest("refresh", self.base.header()["key"])
         self.output.check(self.origin, self.base.uri)
@@ -158,8 +161,8 @@ class _RefreshJob:
         uri = readable_rows(arrival.uri, self.output.top.uri, section, self.callback, fitted=self.count.of_text)
         with showing({uri: arrival.uri}):
             rows = self.count.open_like(
-                uri, section, features=request.features or section.features, label=request.label or label, fits=True,
-                labelled=not section.classless, weight=request.weight,
+                uri, section, features=request.features or section.features, fits=True, weight=request.weight,
+                label=None if section.classless else request.label or label, labelled=not section.classless,
             )  # fmt: skip
             return rows.with_maps(section.maps, fits_of(self.base))
 

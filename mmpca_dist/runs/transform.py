@@ -212,7 +212,9 @@ def _open(config: TransformConfig, run: RunDirectory) -> Dataset:
     section, dataset = run.config.dataset, None
     opened = partial(counted(run).open_like, config.dataset, features=config.features, fits=False)
     label = section.outcome
-    if config.label is None:  # new rows need no labels
+    if config.label == "none":
+        dataset = opened(section, label=None, labelled=False).unlabelled()
+    elif config.label is None:  # new rows need no labels
         any_label = section.model_copy(update={"unlabelled_value": None})
         if label is not None and not label.endswith(".npy"):
             with suppress(InputError):

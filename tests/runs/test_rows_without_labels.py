@@ -3,17 +3,23 @@
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 import zarr
+from click.testing import CliRunner
 from helpers.reports import check_page
-from helpers.runs import through
-from helpers.tables import labelled
+from helpers.runs import Recorder, refreshed, through
+from helpers.tables import labelled, write_npz
 from scipy.sparse import csr_array
 
 from mmpca_dist import MarginPCA, load_model, run
+from mmpca_dist.configuration.requests import MonitorConfig
 from mmpca_dist.errors import ConfigError, InputError
+from mmpca_dist.runs.check import check
 from mmpca_dist.runs.compare_page import compare_page
 from mmpca_dist.runs.compare_runs import compare_runs
-from mmpca_dist.runs.evaluate import evaluate
+from mmpca_dist.runs.draft import suggested_yaml
+from mmpca_dist.runs.monitor import monitor
+from mmpca_pipelines.cli import cli
 
 METHODS = ["pca", "random-projection", "all-columns"]
 
@@ -71,11 +77,102 @@ def test_methods_that_need_classes_are_refused_by_name(tmp_path):
         run_of(tmp_path, dataset={"unlabelled": "skip"})
 
 
-def test_an_evaluation_without_labels_is_refused(tmp_path):
-    run_of(tmp_path)
-    settings = {"methods": METHODS, "n_components": 3, "output": str(tmp_path / "e")}
-    with pytest.raises(InputError, match="mmpca evaluate: needs labels"):
-        evaluate({"dataset": {"uri": str(tmp_path / "rows.parquet"), "label": "none"}, **settings})
+@pytest.mark.parametrize("labelled_rows", [False, True], ids=["bare", "with a label column"])
+def test_a_refresh_without_labels_is_a_run_over_all_rows(labelled_rows, tmp_path):
+    """Labels of new rows do not count, nor do those of a monitor."""
+    X, _ = run_of(tmp_path, belonging={"alpha": 0.05, "scores": ["t2", "q"]})
+    more, y = labelled(80, 6, 2, 6)
+    frame = pd.DataFrame(more, columns=[f"f{j}" for j in range(6)])
+    new = str(tmp_path / "new.parquet")
+    (frame.assign(label=y) if labelled_rows else frame).to_parquet(new)
+    manifest = refreshed(tmp_path / "run", new, tmp_path / "live")
+    assert (manifest["rows"], manifest["left_out"]) == (280, {})
+    rows = np.concatenate([X, more])
+    expected = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)[2][:3]
+    live = tmp_path / "live"
+    np.testing.assert_allclose(np.abs(load_model(str(live), "pca").components_ @ expected.T), np.eye(3), atol=1e-9)
+    again = refreshed(tmp_path / "run", new, live)
+    assert (again["taken"], again["solved"]) == ([], False)
+    record = monitor(MonitorConfig(run=str(tmp_path / "run"), dataset=new))
+    assert (record["moved"], record["new"], record["rows"]) == ([], [], 80)
+
+
+def test_rows_without_labels_that_drift_are_told_without_a_label(tmp_path):
+    X, _ = run_of(tmp_path)
+    new = tmp_path / "new.parquet"
+    moved = X[:90] + 3 * X.std(axis=0) * (np.arange(6) == 2)
+    pd.DataFrame(moved, columns=[f"f{j}" for j in range(6)]).to_parquet(new)
+    recorder = Recorder()
+    (entry,) = refreshed(tmp_path / "run", new, tmp_path / "live", recorder)["taken"][-1:]
+    assert entry["drift"]["moved"] == ["all rows"] and entry["drift"]["classes"][0]["class"] == "all rows"
+    (note,) = [each for each in recorder.notes if "drifts" in each]
+    assert "drifts. The set of rows moved by " in note and "class" not in note
+    with pytest.raises(InputError, match=r"not taken in, as it drifts\. The set of rows moved"):
+        refreshed(tmp_path / "run", new, tmp_path / "other", drift="refuse")
+
+
+def test_a_refresh_refuses_labels_that_the_run_has_not_and_the_other_way_round(tmp_path):
+    X, _ = run_of(tmp_path)
+    new = str(tmp_path / "rows.parquet")
+    with pytest.raises(InputError, match="has no labels: leave out --label"):
+        refreshed(tmp_path / "run", new, tmp_path / "live", label="f1")
+    pd.DataFrame(X).rename(columns=str).assign(label=np.arange(200) % 2).to_parquet(tmp_path / "labelled.parquet")
+    run({"dataset": {"uri": str(tmp_path / "labelled.parquet")}, "methods": ["pca"], "n_components": 2,
+         "output": str(tmp_path / "labels")})  # fmt: skip
+    with pytest.raises(InputError, match="has labels: leave out --no-label"):
+        refreshed(tmp_path / "labels", str(tmp_path / "labelled.parquet"), tmp_path / "live", label="none")
+
+
+@pytest.mark.parametrize(("label", "n_features"), [("species", 5), ("label", 4), (None, 4)])
+def test_a_check_without_labels_drafts_a_run_without(label, n_features, tmp_path):
+    """A column that is called like labels is no feature, as in runs; another one is; arrays have labels apart."""
+    X, y = labelled(60, 4, 2, 3)
+    if label is None:
+        uri = write_npz(tmp_path / "rows.npz", X, y)
+    else:
+        uri = str(tmp_path / "rows.csv")
+        pd.DataFrame(X, columns=list("abcd")).assign(**{label: y}).to_csv(uri, index=False)
+    found = check(uri, "none")
+    assert (found.refused, found.classless, found.classes, found.n_features) == ([], True, {}, n_features)
+    config = yaml.safe_load(suggested_yaml(found))
+    assert (config["dataset"]["label"], config["methods"]) == ("none", ["pca", "random-projection"])
+    result = run(config | {"output": str(tmp_path / "run"), "n_components": 2})
+    assert result["count"]["n_features"] == n_features
+
+
+@pytest.mark.e2e
+def test_every_command_with_a_label_takes_rows_without(tmp_path, monkeypatch):
+    """``--no-label`` stands for ``label: none``, also of a table in the place of a configuration."""
+    X, y = labelled(120, 4, 2, 3)
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(species=np.where(y, "x", "z"))
+    monkeypatch.chdir(tmp_path)
+    frame[:80].to_csv("rows.csv", index=False)
+    frame[80:].to_csv("new.csv", index=False)
+
+    def mmpca(*words):
+        outcome = CliRunner().invoke(cli, [*words, *(["--no-prefect"] * (words[0] not in ("check", "plan")))])
+        assert outcome.exit_code == 0, outcome.output
+        return outcome.output
+
+    settings = ["--set", "dataset.drop=species", "--set", "n_components=2", "--output", "out"]
+    assert "label: none" in mmpca(
+        "run", "rows.csv", "--no-label", *settings, "--set", "belonging={scores: [t2, q], alpha: 0.05}"
+    )
+    assert "least of the variance" in " ".join(mmpca("evaluate", "rows.csv", "--no-label", *settings).split())
+    mmpca("plan", "rows.csv", "--no-label", *settings)
+    mmpca("check", "rows.csv", "--no-label", "-o", "my.yaml")
+    assert yaml.safe_load((tmp_path / "my.yaml").read_text())["dataset"]["label"] == "none"
+    mmpca("transform", "out", "new.csv", "new.parquet", "--no-label")
+    assert "label" not in pd.read_parquet("new.parquet")
+    CliRunner().invoke(cli, ["monitor", "out", "new.csv", "--no-label", "--no-prefect"])  # alarm or none
+    assert (tmp_path / "out-monitor" / "history.json").exists()
+    mmpca("refresh", "out", "new.csv", "live", "--no-label")
+    assert load_model("live", "pca").moments_.n_rows == 120
+    (tmp_path / "labels.yaml").write_text(yaml.safe_dump({
+        "dataset": {"uri": "rows.csv", "label": "species"}, "methods": ["pca"], "n_components": 2, "output": "other",
+    }))  # fmt: skip
+    mmpca("run", "labels.yaml", "--no-label", "--set", "dataset.drop=species")
+    assert load_model("other", "pca").moments_.classes.tolist() == [0]
 
 
 def test_estimators_take_rows_alone():

@@ -59,10 +59,11 @@ def statistics_for(
 
 
 def no_scatter(dataset: Dataset) -> InputError:
-    """Return the error for numbers to predict where a solver in passes would never form the scatter."""
+    """Return the error for what needs the scatter where a solver in passes would never form it."""
     return InputError(
-        f"Numbers to predict need the whole scatter of the {dataset.n_columns:,} columns, and a solver in passes finds "
-        "only its leading part. Use the solver 'dense' (solver.kind of a run), or choose fewer columns."
+        f"Numbers to predict, and evaluations without labels, need the whole scatter of the {dataset.n_columns:,} "
+        "columns, and a solver in passes finds only its leading part. Use the solver 'dense' (solver.kind of a run), "
+        "or choose fewer columns."
     )
 
 
