@@ -35,7 +35,7 @@ ORDER = (
     "The score of each row that is largest for its limit, over this limit, in the order of the rows: rows above the "
     "line do not belong. Their look is that of the score; a dashed line in its colour is its limit by theory."
 )
-BEYOND = " Rows within both limits do not belong by the distance."
+BEYOND = " Triangles within both limits are far from every class."
 Outlying = tuple[Sequence[OutlyingRows], Sequence[Sequence[Mapping[str, Any]]], str]
 """Scores by method, the rows that are explained of each, and which rows these are in words."""
 
