@@ -1,0 +1,199 @@
+"""Contrasts of two scatters, each a named sum of what class moments hold, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.eigen.dense import symmetric_eigenpairs
+from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.errors import InputError, NoComponentsError
+from mmpca_dist.methods.base.named_scatters import WORDS, scatter_of, terms_of
+from mmpca_dist.methods.base.reducer import MomentReducer
+from mmpca_dist.methods.base.registry import Method
+from mmpca_dist.methods.base.solution import Solution, class_limit
+from mmpca_dist.methods.base.traits import Fitted, Option, Traits, check_choice
+from mmpca_dist.statistics.class_weights import ClassWeight
+from mmpca_dist.statistics.working_statistics import Statistics
+
+LOST = 0.01
+"""Share of A in directions without scatter B from which on a caution tells that they are left out."""
+
+
+class ScatterContrast(MomentReducer):
+    """Directions in which a scatter A is large and a scatter B small: A v = l B v, or (A - a B) v = l v.
+
+    Both are sums of covariances with coefficients: ``total``, ``within`` classes, ``between`` class means (total =
+    within + between), and ``class``, of single classes, whatever the number of their rows. So it does whitening, common
+    spatial patterns, contrastive PCA, and minimum noise fraction where a class is noise. Other parameters and
+    attributes are as in ``MarginPCA``, but that there is no solver in passes.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        By default all whose eigenvalue is not zero.
+    A, B : str, dict or None
+        ``"total"``, ``"within"``, ``"between"``, or a mapping such as ``{"total": 1, "class": {"noise": -0.5}}``;
+        ``{"class": "noise"}`` is one class with coefficient 1. Without A rows are whitened by B; without B components
+        are eigenvectors of A.
+    a : float, optional
+        Take eigenvectors of A - a B, as contrastive PCA does.
+    shrinkage : float
+        g, from 0 to 1: B becomes (1 - g) B + g tr(B) / d I. With 0, directions in which B is zero up to rounding are
+        left out.
+    order : {"largest", "magnitude"}
+        Whether components come by eigenvalue, as long as it is positive, or by its magnitude: from both ends.
+    square : bool
+        Without A, keep all columns, whatever ``n_components`` is.
+    rotation : {"pca", "zca"}
+        With ``square``, whether coordinates are along the principal axes of B, or its B^(-1/2), which moves rows least.
+
+    Attributes
+    ----------
+    components_ : array of shape (K, n_features)
+        v with v^T B v = 1, not orthonormal; orthonormal with ``a``, or without B.
+    eigenvalues_ : array of shape (K,)
+        l; without A those of B, and NaN for ``zca``. ``total_`` is the sum of the positive ones; NaN by magnitude.
+    residuals_ : array of shape (K,)
+        ||L^-1 (A v - l B v)|| with B = L L^T, or ||(A - a B) v - l v||; without A those of unit vectors.
+
+    References
+    ----------
+    Kessy, Lewin & Strimmer 2018, "Optimal whitening and decorrelation". Ramoser, Mueller-Gerking & Pfurtscheller 2000,
+    "Optimal spatial filtering of single trial EEG". Abid et al. 2018, "Exploring patterns enriched in a dataset with
+    contrastive principal component analysis". Green et al. 1988, "A transformation for ordering multispectral data".
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mmpca_dist import ScatterContrast
+    >>> X, y = load_iris(return_X_y=True)
+    >>> patterns = ScatterContrast(2, A={"class": {0: 1, 1: -1}}, B={"class": {0: 1, 1: 1}}, order="magnitude")
+    >>> patterns.fit(X, y).eigenvalues_.round(2)
+    array([-0.78, -0.49])
+    """
+
+    traits = Traits({
+        "A": Option(values=WORDS, example={"class": {"left": 1, "right": -1}},
+                    description="Scatter that components are to have; null: none, and rows are whitened by B"),
+        "B": Option(values=WORDS, example={"class": "control"},
+                    description="Scatter that components are to lack; null: none, and they are eigenvectors of A"),
+        "a": Option(ge=0, example=1.0, description="Take eigenvectors of A - a B, as contrastive PCA does"),
+        "shrinkage": Option(ge=0, le=1, example=0.01, description="Share of the identity in B"),
+        "order": Option(example="magnitude", description="By eigenvalue, as long as it is positive, or by magnitude"),
+        "rotation": Option(example="zca", description="Principal axes of B, or B^(-1/2), which moves rows least"),
+    })  # fmt: skip
+
+    def __init__(
+        self, n_components: int | None = None, *, A: str | dict[str, Any] | None = "between",
+        B: str | dict[str, Any] | None = "within", a: float | None = None, shrinkage: float = 0.0,
+        order: Literal["largest", "magnitude"] = "largest", square: bool = False,
+        rotation: Literal["pca", "zca"] = "pca",
+        standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+        class_weight: ClassWeight = None, missing: str = "refuse",
+    ) -> None:  # fmt: skip
+        super().__init__(
+            n_components, standardize=standardize, center=center, precision=precision, solver=solver,
+            class_weight=class_weight, missing=missing,
+        )  # fmt: skip
+        self.A, self.B, self.a, self.shrinkage, self.order = A, B, a, shrinkage, order
+        self.square, self.rotation = square, rotation
+
+    def needs(self) -> Needs:
+        return Needs(full_scatter=("whitening" if self.square else "contrast",))
+
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        check_choice("order", self.order, ("largest", "magnitude"))
+        check_choice("rotation", self.rotation, ("pca", "zca"))
+        n_terms = len([terms_of(name, value) for name, value in self._named().items()])
+        if n_terms < 1 + (self.a is not None):
+            raise InputError("A or B is missing: A - a B needs both, and without a there must be one of them.")
+        if self.shrinkage and (self.B is None or self.a is not None):
+            raise InputError("shrinkage has no effect where nothing is divided by B: leave it out.")
+        if (self.square and self.A is not None) or (self.rotation == "zca" and not self.square):
+            raise InputError("square is for whitening, without A, and rotation='zca' is for square.")
+
+    def _named(self) -> dict[str, Any]:
+        return {name: value for name, value in (("A", self.A), ("B", self.B)) if value is not None}
+
+    @property
+    def needs_no_labels(self) -> bool:
+        return all(set(terms_of(name, value)) == {("total", "")} for name, value in self._named().items())
+
+    @property
+    def serves_targets(self) -> bool:
+        return self.needs_no_labels
+
+    def _solve(self, statistics: Statistics) -> Solution:
+        known = {name: scatter_of(name, value, statistics) for name, value in self._named().items()}
+        rank, by_magnitude, self._cautions = min(each[2] for each in known.values()), self.order == "magnitude", []
+        A, error, _ = known.get("A", (np.empty(0), 0.0, 0))
+        B, off, _ = known.get("B", (np.empty(0), 0.0, 0))
+        if self.B is None or self.a is not None:
+            if self.a is not None:
+                A, error, rank = A - self.a * B, error + self.a * off, len(A)
+            pairs = symmetric_eigenpairs(A, error, by_magnitude)
+        else:
+            ridge = self.shrinkage * float(np.trace(B)) / statistics.n_features
+            pairs = symmetric_eigenpairs((1 - self.shrinkage) * B + ridge * np.eye(len(B)), off, by_magnitude=True)
+            if pairs.values.min(initial=0) < 0 or not len(pairs.values):
+                raise NoComponentsError("B divides, and must not be zero, or negative in a direction, up to rounding.")
+            axes, whitener = pairs.vectors, pairs.vectors / np.sqrt(pairs.values)
+            if self.rotation == "zca":
+                return _symmetric_map(statistics, axes, whitener)
+            if self.A is None:
+                pairs = replace(pairs, vectors=whitener, total=float(pairs.values.sum()))
+                rank = min(rank, int(np.sum(pairs.values > ridge + off)))
+            else:
+                lost = 1 - float(np.sum(axes * (A @ axes)) / np.trace(A)) if np.trace(A) > 0 else 0.0
+                if lost > LOST:
+                    where = "of A lies in directions in which B is zero up to rounding, and which are left out"
+                    self._cautions = [f"{lost:.0%} {where}. Set shrinkage above 0 to keep them."]
+                pairs = symmetric_eigenpairs(whitener.T @ A @ whitener, error, by_magnitude, back=whitener, off=off)
+        pairs, limit = pairs.leading(rank), f"the rank of its scatters, at most {rank}"
+        if self.A == "between" and self.a is None:
+            limit = class_limit(int(np.count_nonzero(statistics.moments.counts)))
+        elif self.A is not None and len(pairs.values) < rank:
+            which = "not zero" if by_magnitude else "positive"
+            limit = f"the number of directions in which the contrast is {which}, {len(pairs.values)}"
+        return Solution.of_pairs(statistics, pairs if self.square else pairs.leading(self._at_most(rank)), limit)
+
+    def fitted(self) -> Fitted:
+        return replace(super().fitted(), used=len(self.components_))
+
+    def shorten(self, n_components: int) -> None:
+        """Keep the first components; all of a square map."""
+        if not self.square:
+            super().shorten(n_components)
+
+    def _refuse_too_few(self, solution: Solution, statistics: Statistics) -> None:
+        if not self.square:
+            super()._refuse_too_few(solution, statistics)
+
+
+def _symmetric_map(statistics: Statistics, axes: NDArray[np.float64], whitener: NDArray[np.float64]) -> Solution:
+    """Return B^(-1/2), shape (d, d), or its pseudo-inverse."""
+    d = statistics.n_features
+    if statistics.basis is not None:
+        raise InputError("rotation='zca' has a map of all columns to all, and there are fewer rows: choose 'pca'.")
+    components, nothing = statistics.loadings(whitener).T @ statistics.loadings(axes), np.full(d, np.nan)
+    return Solution(components, nothing, nothing, np.zeros(d), float("nan"), f"the columns, {d}")
+
+
+METHODS = (
+    Method(
+        "contrast", "Contrast of scatters", "classes", "a scatter A over a scatter B, or less a B, as they are named",
+        "ranks of A and B", ScatterContrast, settable=("A", "B", "a", "shrinkage", "order"), orthonormal=False,
+        shares="the positive eigenvalues of the contrast", residuals="in units of B where A is divided by it",
+    ),
+    Method(
+        "whitening", "Whitening", "baselines", "all columns, of which a named scatter is the identity",
+        "d", ScatterContrast, {"A": None, "square": True}, settable=("B", "shrinkage", "rotation"), orthonormal=False,
+        ordered=False, blocks=lambda n_components, n_classes, n_features: -(-n_features // n_components),
+        reduces=False, sections=("choice",),
+    ),
+)  # fmt: skip
