@@ -115,20 +115,20 @@ def symmetric_eigenpairs(
     S: NDArray[np.float64], error: float, by_magnitude: bool = False, *,
     back: NDArray[np.float64] | None = None, off: float = 0.0,
 ) -> Eigenpairs:  # fmt: skip
-    """Return the positive eigenpairs of S, the largest first, or all that are not zero, by magnitude.
+    """Return the eigenpairs of S that are not zero, the largest first, or by magnitude.
 
     Entries of S have the rounding ``error``. With ``back`` it is the S = P^T A P of A v = l B v with P^T B P = I, and
     vectors become P v. Errors of A and of B (``off``) move l by v^T (dA - l dB) v, to first order. ``total`` is the sum
-    of positive eigenvalues; by magnitude it is NaN.
+    of the eigenvalues; NaN where some are negative.
     """
     values, vectors = scipy.linalg.eigh(S, check_finite=False)
     residuals = np.linalg.norm(S @ vectors - vectors * values, axis=0)
     vectors = vectors if back is None else back @ vectors
-    sizes, total = np.abs(values), float("nan") if by_magnitude else float(np.maximum(values, 0).sum())
+    sizes = np.abs(values)
     errors = np.maximum((error + sizes * off) * np.sum(vectors**2, axis=0), 10 * len(S) * EPS * sizes.max(initial=0))
-    keys = sizes if by_magnitude else values
-    order = np.argsort(-keys, kind="stable")
-    order = order[keys[order] > errors[order]]
+    order = np.argsort(-sizes if by_magnitude else -values, kind="stable")
+    order = order[sizes[order] > errors[order]]
+    total = float(values[order].sum()) if (values[order] > 0).all() else float("nan")
     return Eigenpairs(vectors[:, order], values[order], residuals[order], errors[order] / sizes[order], total)
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmpca_dist.eigen.dense import symmetric_eigenpairs
 from mmpca_dist.eigen.needs import Needs
@@ -15,7 +14,7 @@ from mmpca_dist.methods.base.named_scatters import WORDS, scatter_of, terms_of
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.solution import Solution, class_limit
-from mmpca_dist.methods.base.traits import Fitted, Option, Traits, check_choice
+from mmpca_dist.methods.base.traits import Option, Traits, check_choice
 from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.working_statistics import Statistics
 
@@ -45,7 +44,7 @@ class ScatterContrast(MomentReducer):
         g, from 0 to 1: B becomes (1 - g) B + g tr(B) / d I. With 0, directions in which B is zero up to rounding are
         left out.
     order : {"largest", "magnitude"}
-        Whether components come by eigenvalue, as long as it is positive, or by its magnitude: from both ends.
+        Whether components come by decreasing eigenvalue, or by its magnitude: from both ends.
     square : bool
         Without A, keep all columns, whatever ``n_components`` is.
     rotation : {"pca", "zca"}
@@ -56,7 +55,7 @@ class ScatterContrast(MomentReducer):
     components_ : array of shape (K, n_features)
         v with v^T B v = 1, not orthonormal; orthonormal with ``a``, or without B.
     eigenvalues_ : array of shape (K,)
-        l; without A those of B, and NaN for ``zca``. ``total_`` is the sum of the positive ones; NaN by magnitude.
+        l; without A those of B, and NaN for ``zca``. ``total_`` is the sum of all; NaN where some are negative.
     residuals_ : array of shape (K,)
         ||L^-1 (A v - l B v)|| with B = L L^T, or ||(A - a B) v - l v||; without A those of unit vectors.
 
@@ -80,10 +79,10 @@ class ScatterContrast(MomentReducer):
         "A": Option(values=WORDS, example={"class": {"left": 1, "right": -1}},
                     description="Scatter that components are to have; null: none, and rows are whitened by B"),
         "B": Option(values=WORDS, example={"class": "control"},
-                    description="Scatter that components are to lack; null: none, and they are eigenvectors of A"),
+                    description="Scatter that components lack, or that becomes the identity; null: eigenvectors of A"),
         "a": Option(ge=0, example=1.0, description="Take eigenvectors of A - a B, as contrastive PCA does"),
         "shrinkage": Option(ge=0, le=1, example=0.01, description="Share of the identity in B"),
-        "order": Option(example="magnitude", description="By eigenvalue, as long as it is positive, or by magnitude"),
+        "order": Option(example="magnitude", description="Whether by decreasing eigenvalue, or by its magnitude"),
         "rotation": Option(example="zca", description="Principal axes of B, or B^(-1/2), which moves rows least"),
     })  # fmt: skip
 
@@ -124,9 +123,7 @@ class ScatterContrast(MomentReducer):
     def needs_no_labels(self) -> bool:
         return all(set(terms_of(name, value)) == {("total", "")} for name, value in self._named().items())
 
-    @property
-    def serves_targets(self) -> bool:
-        return self.needs_no_labels
+    serves_targets = needs_no_labels
 
     def _solve(self, statistics: Statistics) -> Solution:
         known = {name: scatter_of(name, value, statistics) for name, value in self._named().items()}
@@ -144,7 +141,10 @@ class ScatterContrast(MomentReducer):
                 raise NoComponentsError("B divides, and must not be zero, or negative in a direction, up to rounding.")
             axes, whitener = pairs.vectors, pairs.vectors / np.sqrt(pairs.values)
             if self.rotation == "zca":
-                return _symmetric_map(statistics, axes, whitener)
+                if statistics.basis is not None:
+                    raise InputError("rotation='zca' maps all columns to all, and rows are fewer: choose 'pca'.")
+                components, nan = statistics.loadings(whitener).T @ statistics.loadings(axes), np.full(len(B), np.nan)
+                return Solution(components, nan, nan, np.zeros(len(B)), np.nan, f"the columns, {len(B)}")
             if self.A is None:
                 pairs = replace(pairs, vectors=whitener, total=float(pairs.values.sum()))
                 rank = min(rank, int(np.sum(pairs.values > ridge + off)))
@@ -153,17 +153,14 @@ class ScatterContrast(MomentReducer):
                 if lost > LOST:
                     where = "of A lies in directions in which B is zero up to rounding, and which are left out"
                     self._cautions = [f"{lost:.0%} {where}. Set shrinkage above 0 to keep them."]
+                rank = known["A"][2] if ridge else rank
                 pairs = symmetric_eigenpairs(whitener.T @ A @ whitener, error, by_magnitude, back=whitener, off=off)
         pairs, limit = pairs.leading(rank), f"the rank of its scatters, at most {rank}"
         if self.A == "between" and self.a is None:
             limit = class_limit(int(np.count_nonzero(statistics.moments.counts)))
         elif self.A is not None and len(pairs.values) < rank:
-            which = "not zero" if by_magnitude else "positive"
-            limit = f"the number of directions in which the contrast is {which}, {len(pairs.values)}"
+            limit = f"the number of directions in which the contrast is not zero, {len(pairs.values)}"
         return Solution.of_pairs(statistics, pairs if self.square else pairs.leading(self._at_most(rank)), limit)
-
-    def fitted(self) -> Fitted:
-        return replace(super().fitted(), used=len(self.components_))
 
     def shorten(self, n_components: int) -> None:
         """Keep the first components; all of a square map."""
@@ -175,20 +172,11 @@ class ScatterContrast(MomentReducer):
             super()._refuse_too_few(solution, statistics)
 
 
-def _symmetric_map(statistics: Statistics, axes: NDArray[np.float64], whitener: NDArray[np.float64]) -> Solution:
-    """Return B^(-1/2), shape (d, d), or its pseudo-inverse."""
-    d = statistics.n_features
-    if statistics.basis is not None:
-        raise InputError("rotation='zca' has a map of all columns to all, and there are fewer rows: choose 'pca'.")
-    components, nothing = statistics.loadings(whitener).T @ statistics.loadings(axes), np.full(d, np.nan)
-    return Solution(components, nothing, nothing, np.zeros(d), float("nan"), f"the columns, {d}")
-
-
 METHODS = (
     Method(
         "contrast", "Contrast of scatters", "classes", "a scatter A over a scatter B, or less a B, as they are named",
         "ranks of A and B", ScatterContrast, settable=("A", "B", "a", "shrinkage", "order"), orthonormal=False,
-        shares="the positive eigenvalues of the contrast", residuals="in units of B where A is divided by it",
+        residuals="in units of B where A is divided by it",
     ),
     Method(
         "whitening", "Whitening", "baselines", "all columns, of which a named scatter is the identity",
