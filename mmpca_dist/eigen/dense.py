@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 
-EPS = float(np.finfo(np.float64).eps)
-
 
 @dataclass(frozen=True)
 class Eigenpairs:
@@ -125,7 +123,8 @@ def symmetric_eigenpairs(
     residuals = np.linalg.norm(S @ vectors - vectors * values, axis=0)
     vectors = vectors if back is None else back @ vectors
     sizes = np.abs(values)
-    errors = np.maximum((error + sizes * off) * np.sum(vectors**2, axis=0), 10 * len(S) * EPS * sizes.max(initial=0))
+    rounding = 10 * len(S) * np.finfo(np.float64).eps * sizes.max(initial=0)
+    errors = np.maximum((error + sizes * off) * np.sum(vectors**2, axis=0), rounding)
     order = np.argsort(-sizes if by_magnitude else -values, kind="stable")
     order = order[sizes[order] > errors[order]]
     total = float(values[order].sum()) if (values[order] > 0).all() else float("nan")

@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mmpca_dist.eigen.dense import symmetric_eigenpairs
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError, NoComponentsError
-from mmpca_dist.methods.base.named_scatters import WORDS, scatter_of, terms_of
+from mmpca_dist.methods.base.named_scatters import WORDS, position_of, scatter_of, terms_of
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import Method
 from mmpca_dist.methods.base.solution import Solution, class_limit
@@ -26,9 +27,8 @@ class ScatterContrast(MomentReducer):
     """Directions in which a scatter A is large and a scatter B small: A v = l B v, or (A - a B) v = l v.
 
     Both are sums of covariances with coefficients: ``total``, ``within`` classes, ``between`` class means (total =
-    within + between), and ``class``, of single classes, whatever the number of their rows. So it does whitening, common
-    spatial patterns, contrastive PCA, and minimum noise fraction where a class is noise. Other parameters and
-    attributes are as in ``MarginPCA``, but that there is no solver in passes.
+    within + between), and ``class``, of single classes whatever their size: whitening, common spatial patterns,
+    contrastive PCA, minimum noise fraction. Others are as in ``MarginPCA``, but there is no solver in passes.
 
     Parameters
     ----------
@@ -61,9 +61,8 @@ class ScatterContrast(MomentReducer):
 
     References
     ----------
-    Kessy, Lewin & Strimmer 2018, "Optimal whitening and decorrelation". Ramoser, Mueller-Gerking & Pfurtscheller 2000,
-    "Optimal spatial filtering of single trial EEG". Abid et al. 2018, "Exploring patterns enriched in a dataset with
-    contrastive principal component analysis". Green et al. 1988, "A transformation for ordering multispectral data".
+    Kessy, Lewin & Strimmer 2018, "Optimal whitening and decorrelation"; Ramoser et al. 2000, "Optimal spatial filtering
+    of single trial EEG"; Abid et al. 2018, Nature Communications 9 (contrastive PCA); Green et al. 1988 (noise).
 
     Examples
     --------
@@ -108,13 +107,17 @@ class ScatterContrast(MomentReducer):
         super().check_parameters()
         check_choice("order", self.order, ("largest", "magnitude"))
         check_choice("rotation", self.rotation, ("pca", "zca"))
-        n_terms = len([terms_of(name, value) for name, value in self._named().items()])
-        if n_terms < 1 + (self.a is not None):
+        if len([terms_of(*each) for each in self._named().items()]) < 1 + (self.a is not None):
             raise InputError("A or B is missing: A - a B needs both, and without a there must be one of them.")
         if self.shrinkage and (self.B is None or self.a is not None):
             raise InputError("shrinkage has no effect where nothing is divided by B: leave it out.")
         if (self.square and self.A is not None) or (self.rotation == "zca" and not self.square):
             raise InputError("square is for whitening, without A, and rotation='zca' is for square.")
+
+    def check_classes(self, classes: NDArray, counts: NDArray, pooled: bool) -> None:
+        for name, value in self._named().items():
+            for label in (label for kind, label in terms_of(name, value) if kind == "class"):
+                position_of(label, classes, counts, pooled)
 
     def _named(self) -> dict[str, Any]:
         return {name: value for name, value in (("A", self.A), ("B", self.B)) if value is not None}
@@ -128,8 +131,7 @@ class ScatterContrast(MomentReducer):
     def _solve(self, statistics: Statistics) -> Solution:
         known = {name: scatter_of(name, value, statistics) for name, value in self._named().items()}
         rank, by_magnitude, self._cautions = min(each[2] for each in known.values()), self.order == "magnitude", []
-        A, error, _ = known.get("A", (np.empty(0), 0.0, 0))
-        B, off, _ = known.get("B", (np.empty(0), 0.0, 0))
+        (A, error, _), (B, off, _) = (known.get(name, (np.empty(0), 0.0, 0)) for name in "AB")
         if self.B is None or self.a is not None:
             if self.a is not None:
                 A, error, rank = A - self.a * B, error + self.a * off, len(A)
@@ -150,9 +152,8 @@ class ScatterContrast(MomentReducer):
                 rank = min(rank, int(np.sum(pairs.values > ridge + off)))
             else:
                 lost = 1 - float(np.sum(axes * (A @ axes)) / np.trace(A)) if np.trace(A) > 0 else 0.0
-                if lost > LOST:
-                    where = "of A lies in directions in which B is zero up to rounding, and which are left out"
-                    self._cautions = [f"{lost:.0%} {where}. Set shrinkage above 0 to keep them."]
+                caution = f"{lost:.0%} of A lies where B is zero up to rounding, and is left out: raise shrinkage."
+                self._cautions = [caution] * (lost > LOST)
                 rank = known["A"][2] if ridge else rank
                 pairs = symmetric_eigenpairs(whitener.T @ A @ whitener, error, by_magnitude, back=whitener, off=off)
         pairs, limit = pairs.leading(rank), f"the rank of its scatters, at most {rank}"

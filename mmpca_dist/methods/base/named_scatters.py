@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.scatters import at_least_two, full_rank
 from mmpca_dist.statistics.working_statistics import Statistics
 
@@ -34,11 +32,9 @@ def terms_of(option: str, value: Any) -> dict[tuple[str, str], float]:
             raise InputError(f"Unknown scatter {name!r} in {option}; there are {', '.join(NAMES)}.{meant}")
         each: Any = {"": number} if name != "class" else number if isinstance(number, Mapping) else {number: 1}
         terms.update({(name, str(label)): coefficient for label, coefficient in each.items()})
-    for number in terms.values():
-        if not isinstance(number, numbers.Real) or isinstance(number, bool) or not math.isfinite(number):
-            raise InputError(f"{option}={value!r} has the coefficient {number!r}; it must be a number.")
-    if not any(terms.values()):
-        raise InputError(f"{option}={value!r} has no coefficient other than zero.")
+    sound = (isinstance(each, numbers.Real) and not isinstance(each, bool) for each in terms.values())
+    if not all(sound) or not np.isfinite(sum(terms.values())) or not any(terms.values()):
+        raise InputError(f"{option}={value!r} must have numbers as coefficients, not all zero.")
     return terms
 
 
@@ -56,7 +52,7 @@ def scatter_of(option: str, value: Any, statistics: Statistics) -> tuple[NDArray
     for (name, label), coefficient in terms.items():
         among, between, count = np.full(len(identity), float(name != "between")), name != "within", size
         if name == "class":
-            at = _position(label, moments)
+            at = position_of(label, moments.classes, moments.counts, moments.pooled)
             among, between, count = identity[at], False, float(moments.counts[at])
         trace = max(moments.trace(among / count) + between * float(np.sum(means**2)), 0.0)
         of_products = statistics.unit * (trace + statistics.subtracted / count)  # as ``epsilon`` has it
@@ -67,13 +63,14 @@ def scatter_of(option: str, value: Any, statistics: Statistics) -> tuple[NDArray
     return moments.scatter(weights) + outside * means.T @ means, error, min(rank, full_rank(moments))
 
 
-def _position(label: str, moments: ClassMoments) -> int:
-    names = {str(name): at for at, name in enumerate(moments.classes.tolist()) if moments.counts[at] > 0}
+def position_of(label: str, classes: NDArray, counts: NDArray, pooled: bool) -> int:
+    """Return where a class is; raise InputError where it has no rows, or the scatters of classes are pooled."""
+    names = {str(name): at for at, name in enumerate(classes.tolist()) if counts[at] > 0}
     if label not in names:
         raise InputError(f"There is no class {label!r} with rows.{did_you_mean(label, list(names))}")
-    if moments.pooled:
+    if pooled:
         raise InputError(
-            f"The scatter of class {label!r} alone is not known: those of {len(moments.classes)} classes in "
-            f"{moments.n_features:,} columns are too large, so that their sum is kept. Choose fewer columns or classes."
+            f"The scatter of class {label!r} alone is not known: those of {len(classes)} classes are too large to keep "
+            "each. Choose fewer columns or classes."
         )
     return names[label]
