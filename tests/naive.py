@@ -349,3 +349,53 @@ def maximum_margin_directions(X, y, size):
 
 
 DIRECTIONS["mmc"] = maximum_margin_directions
+
+
+def named_covariance(X, y, terms, w=None):
+    """A sum of covariances by name, such as {"total": 1, "class": {"left": -1}}; a row of weight w counts w times."""
+    y, w = np.asarray(y), np.ones(len(X)) if w is None else np.asarray(w, float)
+    d = X.shape[1]
+    total, within, alone = np.zeros((d, d)), np.zeros((d, d)), {}
+    mean = sum(v * x for v, x in zip(w, X, strict=True)) / sum(w)
+    for label in sorted(set(y.tolist())):
+        own = [(v, x) for v, x, other in zip(w, X, y, strict=True) if other == label]
+        size = sum(v for v, _ in own)
+        centre = sum(v * x for v, x in own) / size if size else mean
+        scatter = sum(v * np.outer(x - centre, x - centre) for v, x in own)
+        total += sum(v * np.outer(x - mean, x - mean) for v, x in own) / sum(w)
+        within += scatter / sum(w)
+        alone[label] = scatter / size if size else scatter
+    parts = {"total": total, "within": within, "between": total - within}
+    named = sum(number * parts[name] for name, number in terms.items() if name != "class")
+    return named + sum(number * alone[label] for label, number in terms.get("class", {}).items())
+
+
+def contrast(A, B):
+    """Solutions of A v = l B v with v^T B v = 1, as columns, the largest l first; B is not singular."""
+    values, vectors = np.linalg.eig(np.linalg.inv(B) @ A)
+    order = np.argsort(-values.real)
+    vectors = vectors[:, order].real
+    return values[order].real, vectors / [np.sqrt(v @ B @ v) for v in vectors.T]
+
+
+def common_spatial_patterns(X, y, left, right):
+    """Filters as columns and their shares of the left class, in two steps (Ramoser et al. 2000, section II).
+
+    Whiten the sum of both covariances, then take eigenvectors of what is left of one of them.
+    """
+    one, other = (named_covariance(X, y, {"class": {label: 1}}) for label in (left, right))
+    values, vectors = eigenpairs(one + other)
+    P = np.diag(values**-0.5) @ vectors.T
+    shares, turn = eigenpairs(P @ one @ P.T)
+    return shares, P.T @ turn
+
+
+def whitening_directions(X, y, size):
+    """Principal axes of the scatter within classes over the roots of their variances, whatever the size."""
+    values, vectors = eigenpairs(named_covariance(X, y, {"within": 1}))
+    kept = values > 1e-10 * values[0]
+    return vectors[:, kept] / np.sqrt(values[kept])
+
+
+DIRECTIONS["contrast"] = lambda X, y, size: fisher(X, y, 0.0, min(size, len(set(y.tolist())) - 1))[1]
+DIRECTIONS["whitening"] = whitening_directions

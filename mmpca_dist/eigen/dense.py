@@ -109,6 +109,28 @@ def leading_generalized(
     return Eigenpairs(vectors, leading.values, residuals, leading.relative_errors, leading.total)
 
 
+def symmetric_eigenpairs(
+    S: NDArray[np.float64], error: float, by_magnitude: bool = False, *,
+    back: NDArray[np.float64] | None = None, off: float = 0.0,
+) -> Eigenpairs:  # fmt: skip
+    """Return the eigenpairs of S that are not zero, the largest first, or by magnitude.
+
+    Entries of S have the rounding ``error``. With ``back`` it is the S = P^T A P of A v = l B v with P^T B P = I, and
+    vectors become P v. Errors of A and of B (``off``) move l by v^T (dA - l dB) v, to first order. ``total`` is the sum
+    of the eigenvalues; NaN where some are negative.
+    """
+    values, vectors = scipy.linalg.eigh(S, check_finite=False)
+    residuals = np.linalg.norm(S @ vectors - vectors * values, axis=0)
+    vectors = vectors if back is None else back @ vectors
+    sizes = np.abs(values)
+    rounding = 10 * len(S) * np.finfo(np.float64).eps * sizes.max(initial=0)
+    errors = np.maximum((error + sizes * off) * np.sum(vectors**2, axis=0), rounding)
+    order = np.argsort(-sizes if by_magnitude else -values, kind="stable")
+    order = order[sizes[order] > errors[order]]
+    total = float(values[order].sum()) if (values[order] > 0).all() else float("nan")
+    return Eigenpairs(vectors[:, order], values[order], residuals[order], errors[order] / sizes[order], total)
+
+
 TIED = 1e-6
 """Loadings of magnitudes that are no farther apart, relative to the largest, are equal but for rounding."""
 

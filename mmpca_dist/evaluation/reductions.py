@@ -74,7 +74,7 @@ class Reductions:
     def directions(self, item: Reduction) -> NDArray[np.float64]:
         """Return the columns of A that are an item's, shape (d, K)."""
         if item.sizes and self.unreduced is not None:
-            return self.unreduced.matrix
+            return self.unreduced.matrix[:, item.columns - self.matrix.shape[1]]
         return self.matrix[:, item.columns]
 
     def in_columns(self, X: Any) -> Any:

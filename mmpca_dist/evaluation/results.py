@@ -72,8 +72,9 @@ class Evaluation:
 
     @property
     def all_columns(self) -> str | None:
-        """The method that reduces nothing, the first of several; None without one."""
-        return next((method for method in self.methods if method in self.unreduced), None)
+        """The method that reduces nothing, that of the columns as they are before others; None without one."""
+        found = [method for method in self.methods if method in self.unreduced]
+        return min(found, key="all-columns".__ne__, default=None)
 
     @cached_property
     def against_all_columns(self) -> dict[Key, Cell]:

@@ -21,6 +21,7 @@ from mmpca_dist.passes.rows import fit_row_maps, spread_sample
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.planning.plan import Plan, Resources
 from mmpca_dist.planning.run_plan import RunRequest
+from mmpca_dist.statistics.costs import use_pooled
 from mmpca_dist.statistics.telling_columns import notes_on_telling
 from mmpca_dist.statistics.widened_rows import look_at_gaps
 from mmpca_dist.tables.column_faults import gaps_by_column
@@ -58,6 +59,9 @@ def gaps_note(missing: NDArray[np.int64], dataset: Dataset) -> str:
 def _count(job: Job) -> records.CountRecord:
     dataset = job.dataset
     census = job.census = take_census(dataset, job.spans, job.tasks("count"))
+    for section in job.config.methods:
+        pooled = use_pooled(len(census.classes), min(dataset.n_columns, dataset.n_rows))
+        section.reducer(None).check_classes(census.classes, census.counts, pooled)
     notes = notes_on_labels(dataset)
     slices = [each.look.tolist() for each in dataset.columns_into("label") if each.role is SLICES]
     for slice_edges in slices:

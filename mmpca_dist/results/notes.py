@@ -66,11 +66,11 @@ def arbitrary(
     alike = np.zeros(len(values), bool)
     if not ordered or len(values) < 2:
         return alike
-    errors = np.asarray(relative_errors) * values
+    errors = np.asarray(relative_errors) * np.abs(values)
     if orthonormal:
         errors = np.fmax(np.nan_to_num(residuals), errors)
     with np.errstate(invalid="ignore"):  # values may have overflowed
-        close = values[:-1] - values[1:] <= errors[:-1] + errors[1:]
+        close = np.abs(values[:-1] - values[1:]) <= errors[:-1] + errors[1:]
     alike[:-1] |= close
     alike[1:] |= close
     return alike

@@ -61,7 +61,8 @@ def planned_with_all_columns(job: Job) -> tuple[Plan, str]:
     keeps to what it began with, whatever memory there is now.
     """
     plan, config = _planned(job), job.config
-    if config.unreduced or config.dataset.classless:  # all columns leave nothing to reconstruct
+    asked = any(section.name == METHOD.name for section in config.methods)
+    if asked or config.dataset.classless:  # all columns leave nothing to reconstruct
         return plan, ""
     begun = job.run.record(records.TUNE) if job.key else None
     reason = begun["left_out"] if begun else _impossible(config, job.dataset, job.splits)

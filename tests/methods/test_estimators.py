@@ -25,6 +25,7 @@ from mmpca_dist import (
     MarginPCA,
     MaximumMarginCriterion,
     ProjectionPenaltyClassifier,
+    ScatterContrast,
     class_moments,
     load_model,
     open_dataset,
@@ -50,6 +51,7 @@ CHECKED = {
     **CONTINUOUS,
     "medians": MarginPCA(variant="m-pca1b", standardize=True, center=True),
     "pairs": MarginPCA(variant="m-pca2", pairing="one-vs-one"),
+    "whitening": ScatterContrast(A=None, B="total", square=True),
     "hinge": ProjectionPenaltyClassifier(n_components=1, loss="hinge", penalty="l1"),
     "exact kernel": KernelProjectionPenaltyClassifier(KernelPCA(1, kernel="rbf"), epsilon=0, alpha=0.1),
 }

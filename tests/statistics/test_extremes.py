@@ -20,6 +20,7 @@ from mmpca_dist import (
     MaximumMarginCriterion,
     RandomProjection,
     RidgeDirections,
+    ScatterContrast,
     SupervisedPCA,
     class_moments,
     load_model,
@@ -33,7 +34,7 @@ W = RNG.uniform(0.5, 2, 120)
 WIDE = np.hstack([X, RNG.normal(size=(120, 195))])
 WEIGHED = [
     MarginPCA(2, "pca"), MarginPCA(2), MarginPCA(2, "m-pca1a"), FisherDiscriminant(2), LOL(2), PLS(2),
-    SupervisedPCA(2), MaximumMarginCriterion(1),
+    SupervisedPCA(2), MaximumMarginCriterion(1), ScatterContrast(2),
 ]  # fmt: skip
 KINDS = [*WEIGHED, MarginPCA(2, "m-pca1b"), RidgeDirections(2)]
 WEIGHED += [SupervisedPCA(1, kernel="linear"), FisherScore(2), LassoSelection(2), RandomProjection(2)]

@@ -16,6 +16,7 @@ from mmpca_dist import (
     MarginPCA,
     MaximumMarginCriterion,
     ProjectionPenaltyClassifier,
+    ScatterContrast,
     class_moments,
     open_dataset,
 )
@@ -26,6 +27,7 @@ METHODS = {
     **{name: make for name, make in REDUCERS.items() if name != "m-pca1b"},
     "one-vs-one": lambda: MarginPCA(2, variant="m-pca1a", pairing="one-vs-one"),
     "mmc": lambda: MaximumMarginCriterion(1),
+    "contrast": lambda: ScatterContrast(2, A="total", B={"within": 1, "class": {1: 0.5}}),
     "lasso": lambda: LassoSelection(2),
     "fisher score": lambda: FisherScore(3),
     "all columns": lambda: AllColumns(),

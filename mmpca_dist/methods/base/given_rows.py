@@ -29,6 +29,9 @@ class TakesRows(LazyTransform):
     covariates_: tuple[Covariate, ...] = ()
     """The covariates of the rows."""
 
+    def check_classes(self, classes: Any, counts: Any, pooled: bool) -> None:
+        """Raise InputError for classes that parameters name without rows, or without scatters, which are ``pooled``."""
+
     @property
     def needs_no_labels(self) -> bool:
         """Whether it is of use where rows have no labels."""
