@@ -11,6 +11,7 @@ from .jobs.finished_runs import load_moments as load_moments
 from .methods.all_columns import AllColumns as AllColumns
 from .methods.base.row_features import NystroemFeatures as NystroemFeatures
 from .methods.base.row_features import RandomFourierFeatures as RandomFourierFeatures
+from .methods.concept_eraser import ConceptEraser as ConceptEraser
 from .methods.fisher_discriminant import FisherDiscriminant as FisherDiscriminant
 from .methods.fisher_score import FisherScore as FisherScore
 from .methods.lasso import LassoSelection as LassoSelection
@@ -64,6 +65,8 @@ def load_model(
 def load_model(output: str, method: t.Literal["bm2pca"], n_components: int | None = None) -> BayesianMarginPCA: ...
 @t.overload
 def load_model(output: str, method: t.Literal["fisher"], n_components: int | None = None) -> FisherDiscriminant: ...
+@t.overload
+def load_model(output: str, method: t.Literal["erase"], n_components: int | None = None) -> ConceptEraser: ...
 @t.overload
 def load_model(output: str, method: t.Literal["lol"], n_components: int | None = None) -> LOL: ...
 @t.overload

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -47,6 +47,8 @@ class Projector:
     """Values in the place of missing ones, shape (d,), of all methods; None where rows are taken as they are."""
     adjustment: Adjustment | None = None
     """The adjustment that removes covariates."""
+    taken: NDArray | None = None
+    """Shape (K, d): of a method that keeps all columns, what a row loses for each coordinate."""
 
     def about(self, mean: NDArray) -> Projector:
         """Return the same map as A^T (x - mean) less an offset, for this mean."""
@@ -54,9 +56,23 @@ class Projector:
         offset = 0.0 if self.offset is None else self.offset
         return replace(self, mean=mean, offset=offset - (mean - own) @ matrix)
 
+    def erased(self, block: Batch, Z: NDArray) -> NDArray:
+        """Return the rows of a block less what they lose for their coordinates Z, dense."""
+        assert self.taken is not None  # noqa: S101  (others reduce rows)
+        rows = block.X
+        if issparse(rows):
+            rows = rows.toarray()
+            rows = rows if self.adjustment is None else self.adjustment.without(rows, block.roles["covariates"])
+        return rows - Z @ self.taken
+
+    @property
+    def width(self) -> int:
+        """How many columns its rows have."""
+        return self.matrix.shape[1] if self.taken is None else self.taken.shape[1]
+
     @property
     def columns(self) -> list[str]:
-        return [f"{self.name}_{j}" for j in range(self.matrix.shape[1])]
+        return [f"{self.name}_{j}" for j in range(self.width)]
 
 
 def project_rows(
@@ -74,7 +90,7 @@ def project_rows(
     folder of parts holds a file that is none.
     """
     kept, dtype = KeptColumns.of(dataset, keep), projectors[0].matrix.dtype
-    width = sum(projector.matrix.shape[1] for projector in projectors)
+    width = sum(projector.width for projector in projectors)
     rows = output_chunk_rows(dataset, width, len(kept.columns))
     label_type = _outcomes(dataset.batch(0, 1, X=False)).dtype if dataset.has_labels else None
     begun = tasks.checkpoint is not None and bool(tasks.checkpoint.paths)
@@ -131,20 +147,27 @@ class _Projection:
             reduced = [np.empty((len(batch), matrix.shape[1]), dtype) for _, (matrix, _) in joined]
             counter, squares = self.held_out and self.held_out.begin(batch), np.empty(len(batch), dtype)
             scored: list[Scored] = []
+            erased = {
+                one.name: np.empty((len(batch), one.width), dtype)
+                for one in self.projectors if one.taken is not None
+            }  # fmt: skip
             for block in batch.blocks(BLOCK_ROWS):
                 at = slice(block.start - batch.start, block.stop - batch.start)
                 if counter:
                     counter.add(block)
                 for (group, matrix), Z in zip(joined, reduced, strict=True):
                     Z[at], rows = self._reduced(block, group, *matrix, less=not self.beside)
+                    for one, own in _by_projector(group, Z[at]):
+                        if one.taken is not None:
+                            erased[one.name][at] = one.erased(block, own)
                 if self.beside:
                     squares[at] = self.beside.squares(rows)
                 else:
                     scored.append(self.scores.of_block(block))
             by_method: dict[str, NDArray] = {}
             for (group, _), Z in zip(joined, reduced, strict=True):
-                ends = np.cumsum([projector.matrix.shape[1] for projector in group])
-                by_method |= {one.name: own for one, own in zip(group, np.split(Z, ends[:-1], axis=1), strict=True)}
+                by_method |= {one.name: own for one, own in _by_projector(group, Z)}
+            by_method |= erased
             if self.beside:
                 scored.append(self.beside.of_rows(by_method, squares))
                 by_method = {one.name: (by_method[one.name] - one.offset).astype(dtype) for one in self.projectors}
@@ -190,6 +213,12 @@ class _Projection:
         raise InputError(f"The projected {batch.table.describe_chunk(batch.start)} overflow; {advice}.")
 
 
+def _by_projector(projectors: list[Projector], Z: NDArray) -> Iterator[tuple[Projector, NDArray]]:
+    """Yield projectors with their columns of coordinates that are side by side."""
+    ends = np.cumsum([projector.matrix.shape[1] for projector in projectors])
+    yield from zip(projectors, np.split(Z, ends[:-1], axis=1), strict=True)
+
+
 def projectors_of(job: Job) -> list[Projector]:
     """Return how a job projects the rows, by its own models or those of another run."""
     config, fitted = job.config, job.inputs.fitted or job.run
@@ -198,7 +227,7 @@ def projectors_of(job: Job) -> list[Projector]:
     return [
         Projector(
             method,
-            *model.projection(dtype),
+            **model.steps(dtype),
             fills=model.mean_ if config.dataset.missing == "mean" or model.covariates_ else None,
             adjustment=model.adjustment_ if model.covariates_ else None,
         )
