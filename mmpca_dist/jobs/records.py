@@ -150,6 +150,17 @@ class BelongingRecord(PassesRecord):
     notes: list[str]
 
 
+class ErasureRecord(PassesRecord):
+    """Shares of held-out rows for which probes are right, by method: ``before`` and ``after`` erasing, and ``largest``.
+
+    ``part`` is the least number of rows of an eraser or a probe; ``why`` there are no probes, or empty.
+    """
+
+    right: dict[str, dict[str, float]]
+    part: int
+    why: str
+
+
 class ProjectRecord(PassesRecord):
     """Bytes read and written."""
 
@@ -219,6 +230,7 @@ CHOOSE = StageName[ChoiceRecord]("choose")
 REDUCE = StageName[ReduceRecord]("reduce")
 SOLVE = StageName[SolveRecord]("solve")
 BELONGING = StageName[BelongingRecord]("belonging")
+ERASURE = StageName[ErasureRecord]("erasure")
 PROJECT = StageName[ProjectRecord]("project")
 REPORT = StageName[ReportRecord]("report")
 TUNE = StageName[TuneRecord]("tune")

@@ -13,17 +13,15 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from mmpca_dist.eigen.dense import Eigenpairs, fix_signs, leading_low_rank
 from mmpca_dist.eigen.discriminants import discriminants
-from mmpca_dist.methods.base.reducer import BlockReducer
 from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.base.solution import Solution, class_limit
-from mmpca_dist.methods.base.traits import Option, Traits
 from mmpca_dist.methods.base.transform import output_type, projected
-from mmpca_dist.statistics.class_weights import ClassWeight
+from mmpca_dist.methods.fisher_discriminant import FisherDiscriminant
 from mmpca_dist.statistics.scatters import at_least_two
 from mmpca_dist.statistics.working_statistics import EPS, Statistics
 
 
-class ConceptEraser(BlockReducer):
+class ConceptEraser(FisherDiscriminant):
     """Rows without what a linear model could tell their classes by: x -> m + P (x - m), as LEACE has it.
 
     P = I - B (V^T B)^-1 V^T, B spanning the differences of class means and V = S^+ B, S the covariance of the rows.
@@ -58,7 +56,7 @@ class ConceptEraser(BlockReducer):
     -----
     Where the covariance is zero, no linear model with a convex loss does better than a constant on the rows of the fit.
     Other models may: classes of equal means and other shapes are told apart by their shapes. New rows keep what the
-    sample did not show: see the probe in the report of a run.
+    sample did not show: see the probe in the report of a run. Sparse rows come out dense; see ``operator``.
 
     References
     ----------
@@ -76,22 +74,8 @@ class ConceptEraser(BlockReducer):
     {'before': '6e+01', 'after': '2e-14'}
     """
 
-    traits = Traits({
-        "shrinkage": Option(ge=0, le=1, example=0.01, description="Share of the identity in the scatter within classes")
-    }, by_classes=True, nested=False, stored=("taken_",))  # fmt: skip
+    traits = FisherDiscriminant.traits.extended(nested=False, stored=("taken_",))
     taken_: NDArray[np.float64]
-
-    def __init__(
-        self, n_components: int | None = None, *, shrinkage: float = 1e-3,
-        standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
-        class_weight: ClassWeight = None, missing: str = "refuse",
-        oversampling: int = 10, passes: int = 4, tolerance: float = 1e-4,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            n_components, standardize=standardize, center=center, precision=precision, solver=solver,
-            class_weight=class_weight, missing=missing, oversampling=oversampling, passes=passes, tolerance=tolerance,
-        )  # fmt: skip
-        self.shrinkage = shrinkage
 
     @property
     def unevaluable_reason(self) -> str | None:
@@ -135,9 +119,10 @@ class ConceptEraser(BlockReducer):
         scale = 1 if statistics.scale is None else statistics.scale
         self.taken_ = taken * scale
         norms = {name: float(np.linalg.norm(one * scale)) for name, one in (("before", before), ("after", after))}
-        total, certificate = float(values.sum()), {"covariance": norms, "solver": solver}
-        limit = class_limit(len(present))
-        return Solution(components, values, pairs.residuals, pairs.relative_errors, total, limit, certificate)
+        return Solution(
+            components, values, np.full(len(values), np.nan), pairs.relative_errors, float(values.sum()),
+            class_limit(len(present)), {"covariance": norms, "solver": solver},
+        )  # fmt: skip
 
     def _refuse_too_few(self, solution: Solution, statistics: Statistics) -> None:
         solution.refuse_too_few(None, type(self).__name__, statistics)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.errors import plural
 from mmpca_dist.jobs.finished_runs import LEADING
-from mmpca_dist.jobs.records import COUNT, SOLVE, Results, SearchRecord, StageName
+from mmpca_dist.jobs.records import COUNT, ERASURE, SOLVE, Results, SearchRecord, StageName
 from mmpca_dist.jobs.run_needs import SEARCH, SharedPass, run_needs
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.results.forms import written
@@ -143,6 +143,33 @@ def _off(angle: float, exact: str) -> str:
     if angle >= ARBITRARY:
         return f"may differ from those of {exact} altogether from some number on: take fewer, or look further"
     return f"are about {written('angle', angle)} off those of {exact}"
+
+
+def erasure_rows(config: RunConfig, results: Results) -> list[Row]:
+    """Return what is certified of methods that erase the classes as (what, value, meaning); of their probes, too."""
+    solved, probed, rows = results.of(SOLVE), results.find(ERASURE), list[Row]()
+    for label in config.erasing:
+        covariance = (solved["models"][label]["certificate"] or {}).get("covariance")
+        if covariance is None:
+            continue
+        before, after = (f"{covariance[name]:.2g}" for name in ("before", "after"))
+        rows.append((
+            f"{label}: covariance with the classes", f"{after}, from {before}",
+            "norm of the covariance of columns and indicators of classes after erasing, by the moments of the rows in "
+            f"{solved['precision']} precision; so no linear model with a convex loss does better than a constant on "
+            "the rows of the run",
+        ))  # fmt: skip
+        if probed and (right := probed["right"].get(label)):
+            shares = {name: f"{100 * share:.1f}%" for name, share in right.items()}
+            rows.append((
+                f"{label}: probe of other rows", f"{shares['after']} right",
+                f"rows named by a linear discriminant of erased rows, {probed['part']:,} or more that the eraser had "
+                f"not seen; neither saw the rows named. Before erasing {shares['before']}; always the largest class "
+                f"{shares['largest']}",
+            ))  # fmt: skip
+        elif probed:
+            rows.append((f"{label}: probe of other rows", "not measured", probed["why"]))
+    return rows
 
 
 Certificate = dict[str, Any]

@@ -263,6 +263,8 @@ def project(
             f"{beside:,} columns are neither features nor labels. Projected rows do not keep so many by themselves: "
             "name those to keep in project.keep."
         )
+    if job.dataset.sparse and (dense := [one.name for one in projectors if one.taken is not None]):
+        job.callback.on_note(f"Sparse rows become dense as {', '.join(dense)} keeps their columns and their mean.")
     rows, fills = job.dataset.unwidened, projectors[0].fills
     if fills is not None:
         rows = filled_rows(rows, fills, projectors[0].adjustment)
