@@ -1,14 +1,11 @@
-"""How right a linear probe is on erased rows that neither the probe nor the eraser has seen.
-
-Eraser, probe and test take three different parts of the rows: on rows of the eraser any probe says the largest class.
-"""
+"""How right a linear probe is on erased rows that neither the probe nor the eraser has seen."""
 
 from __future__ import annotations
 
 import functools
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,52 +22,46 @@ from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span
 
-LEAST_PARTS = 3
-"""For an eraser, a probe and a test."""
+Probes = list[tuple[LinearRule, LinearRule]]
+"""Of each part that is held out, linear discriminants before and after erasing, as rules of rows."""
 
 
-def probes_of(seen: ClassMoments, probed: ClassMoments, eraser: ConceptEraser) -> tuple[LinearRule, LinearRule]:
-    """Return linear discriminants of probed rows before and after erasing by an eraser of seen rows, as rules of rows.
+def probes_of(folds: SplitMoments, eraser: ConceptEraser) -> Probes:
+    """Fit erasers to one half of the other parts, and probes to the other half, from moments alone.
 
-    Erasing is a linear map, so that moments of erased rows follow from those of the rows.
+    On rows of the eraser any probe would say the largest class. Moments of erased rows follow from those of rows.
     """
-    probed, precision = probed.summed(), eraser.precision
-    before = linear_discriminant(ReducedMoments.of_columns(probed, precision=precision))
-    matrix, mean, _ = clone(eraser).fit_moments(seen).projection()
-    after = linear_discriminant(ReducedMoments.of(probed, matrix, mean, precision=precision))
-    offset = after.intercept - after.coef @ after.centre
-    return before, replace(before, centre=np.asarray(mean), coef=after.coef @ matrix.T, intercept=offset)
+    probes, count, precision = Probes(), len(folds.parts), eraser.precision
+    for part in folds.splits.held_out:
+        halves = np.array_split((part + np.arange(1, count)) % count, 2)
+        seen, probed = (functools.reduce(ClassMoments.merge, [folds.parts[i] for i in half]) for half in halves)
+        matrix, mean, _ = clone(eraser).fit_moments(seen).whole_map()
+        probed = probed.summed()
+        before = linear_discriminant(ReducedMoments.of_columns(probed, precision=precision))
+        after = linear_discriminant(ReducedMoments.of(probed, matrix, mean, precision=precision))
+        offset = after.intercept - after.coef @ after.centre
+        probes.append((before, replace(after, centre=mean, coef=after.coef @ matrix.T, intercept=offset)))
+    return probes
 
 
-@dataclass(frozen=True)
-class Probes:
-    """For each part of a split that is held out in turn, the rules of `probes_of` the other parts."""
+def shares_right(rows: Rows, splits: Splits, probes: Probes) -> dict[str, float]:
+    """Return which share of the rows probes name rightly ``before`` and ``after`` erasing, from a pass over them.
 
-    splits: Splits
-    rules: Sequence[tuple[LinearRule, LinearRule]]
+    The ``largest`` class is that of the rows in the other parts.
+    """
+    task, total = functools.partial(_right, splits=splits, probes=probes), float(splits.totals[0].sum())
+    before, after = (rows.pass_over(task, operator.add, "probe") / total).tolist()
+    return {"before": before, "after": after, "largest": 1 - sum(map(splits.baseline_errors, splits.held_out)) / total}
 
-    @classmethod
-    def of(cls, folds: SplitMoments, eraser: ConceptEraser) -> Probes:
-        """Make them of erasers of one half of the other parts, and of probes of the other half."""
-        rules, count = [], len(folds.parts)
-        for part in folds.splits.held_out:
-            halves = np.array_split((part + np.arange(1, count)) % count, 2)
-            seen, probed = (functools.reduce(ClassMoments.merge, [folds.parts[i] for i in half]) for half in halves)
-            rules.append(probes_of(seen, probed, eraser))
-        return cls(folds.splits, rules)
 
-    def right(self, rows: Rows) -> NDArray[np.float64]:
-        """Return the shares of rows for which probes are right before and after erasing, from a pass over the rows."""
-        return rows.pass_over(self._of_span, operator.add, "probe") / self.splits.totals[0].sum()
-
-    def _of_span(self, dataset: Dataset, span: Span) -> NDArray[np.float64]:
-        right = np.zeros(2)
-        for batch in read_batches(dataset, span, ("label", "weight"), sparse=dataset.sparse):
-            (parts,) = self.splits.codes(batch)
-            for block in batch.blocks(BLOCK_ROWS):
-                at = slice(block.start - batch.start, block.stop - batch.start)
-                for part, rules in zip(self.splits.held_out, self.rules, strict=True):
-                    if len(own := np.flatnonzero(parts[at] == part)):
-                        hits = [rule.predict(block.X[own]) == batch.label[at][own] for rule in rules]
-                        right += np.sum(hits if batch.weight is None else hits * batch.weight[at][own], axis=1)
-        return right
+def _right(dataset: Dataset, span: Span, *, splits: Splits, probes: Sequence) -> NDArray[np.float64]:
+    right = np.zeros(2)
+    for batch in read_batches(dataset, span, ("label", "weight"), sparse=dataset.sparse):
+        (parts,), weights = splits.codes(batch), np.ones(len(batch)) if batch.weight is None else batch.weight
+        for block in batch.blocks(BLOCK_ROWS):
+            at = np.arange(block.start, block.stop) - batch.start
+            for part, rules in zip(splits.held_out, probes, strict=True):
+                if len(own := at[parts[at] == part]):
+                    rows = block.X[own - at[0]]
+                    right += [weights[own] @ (rule.predict(rows) == batch.label[own]) for rule in rules]
+    return right

@@ -151,13 +151,9 @@ class BelongingRecord(PassesRecord):
 
 
 class ErasureRecord(PassesRecord):
-    """Shares of held-out rows for which probes are right, by method: ``before`` and ``after`` erasing, and ``largest``.
-
-    ``part`` is the least number of rows of an eraser or a probe; ``why`` there are no probes, or empty.
-    """
+    """The shares of rows that probes name rightly, by method, and rows of a probe at least; or why there is none."""
 
     right: dict[str, dict[str, float]]
-    part: int
     why: str
 
 

@@ -6,57 +6,52 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.sparse import issparse
 from scipy.sparse.linalg import LinearOperator
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+from sklearn.base import OneToOneFeatureMixin
+from sklearn.utils.validation import check_is_fitted
 
-from mmpca_dist.eigen.dense import Eigenpairs, fix_signs, leading_low_rank
+from mmpca_dist.eigen.dense import Eigenpairs, leading_low_rank
 from mmpca_dist.eigen.discriminants import discriminants
 from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.base.solution import Solution, class_limit
-from mmpca_dist.methods.base.transform import output_type, projected
 from mmpca_dist.methods.fisher_discriminant import FisherDiscriminant
 from mmpca_dist.statistics.scatters import at_least_two
 from mmpca_dist.statistics.working_statistics import EPS, Statistics
 
 
-class ConceptEraser(FisherDiscriminant):
+class ConceptEraser(OneToOneFeatureMixin, FisherDiscriminant):
     """Rows without what a linear model could tell their classes by: x -> m + P (x - m), as LEACE has it.
 
-    P = I - B (V^T B)^-1 V^T, B spanning the differences of class means and V = S^+ B, S the covariance of the rows.
-    Rows keep all columns, in their own units, and their mean; the map has rank C - 1 at most and is applied as such.
-    Parameters that are not listed are as in ``MarginPCA``, and so are the other attributes.
+    P = I - B (V^T B)^-1 V^T, B spanning the differences of class means, V = S^+ B, S the covariance of the rows. Rows
+    keep all columns, in their own units. Parameters and attributes that are not listed are as in ``MarginPCA``.
 
     Parameters
     ----------
     n_components : int, optional
         Has no effect: all differences of class means are erased.
     shrinkage : float
-        Share g of the identity in the scatter within classes, from 0 to 1, as ``FisherDiscriminant`` has it. The
-        covariance with the classes is zero after erasing for any g; with 0 the change of the rows is the least.
-    standardize : bool
-        Whether the identity is that of standardised columns.
-    center : bool
-        Whether the mean of the rows is subtracted from erased rows.
+        g of ``FisherDiscriminant``. The covariance with the classes is zero for any g; with 0 rows change least.
+    standardize, center : bool
+        Whether g is of standardised columns; whether erased rows are less the mean m.
 
     Attributes
     ----------
     components_ : array of shape (K, n_features)
-        Directions V that are erased; with ``standardize`` of standardised columns.
+        Directions V that are erased, at most the number of classes less one; with ``standardize`` of standardised rows.
     taken_ : array of shape (K, n_features)
         T, with which x becomes x - (V (x - m)) T: what a row loses for each direction.
     eigenvalues_ : array of shape (K,)
-        Squared correlations of the rows along each direction with the classes, with S as it is shrunk.
+        Squared correlations of each direction with the classes, by the shrunk S.
     certificate_ : dict
-        ``covariance``: the norm of the covariance of the columns with indicators of the classes, ``before`` and
-        ``after`` erasing, from the moments of the rows; ``solver``: as in ``FisherDiscriminant``, or None.
+        ``covariance``: the norm of the covariance of columns and indicators of the classes, ``before`` and ``after``,
+        from the moments of the rows; ``solver``: as in ``FisherDiscriminant``, or None.
 
     Notes
     -----
-    Where the covariance is zero, no linear model with a convex loss does better than a constant on the rows of the fit.
-    Other models may: classes of equal means and other shapes are told apart by their shapes. New rows keep what the
-    sample did not show: see the probe in the report of a run. Sparse rows come out dense; see ``operator``.
+    No linear model with a convex loss does better than a constant on the erased rows of the fit. Other models may; so
+    may any on new rows, which keep what the sample did not show. Sparse rows come out dense; see ``operator``.
 
     References
     ----------
@@ -68,8 +63,8 @@ class ConceptEraser(FisherDiscriminant):
     >>> from mmpca_dist import ConceptEraser
     >>> X, y = load_wine(return_X_y=True)
     >>> eraser = ConceptEraser(precision="double").fit(X, y)
-    >>> eraser.transform(X).shape, len(eraser.components_)
-    ((178, 13), 2)
+    >>> eraser.transform(X).shape
+    (178, 13)
     >>> {name: f"{value:.0e}" for name, value in eraser.certificate_["covariance"].items()}
     {'before': '6e+01', 'after': '2e-14'}
     """
@@ -79,22 +74,11 @@ class ConceptEraser(FisherDiscriminant):
 
     @property
     def unevaluable_reason(self) -> str | None:
-        return (
-            "nothing is left for classifiers in rows that they and the eraser saw, so that their errors say nothing. "
-            "Leave erase out here; a run tells how right a probe is of rows that neither saw"
-        )
+        return "classifiers find nothing in the rows that the eraser saw: leave it out; a run has a probe"
 
     @property
     def _n_features_out(self) -> int:
         return self.components_.shape[1]
-
-    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
-        """Return the names of the columns, which erased rows keep, shape (n_features,)."""
-        check_is_fitted(self)
-        return np.asarray(_check_feature_names_in(self, input_features), dtype=object)
-
-    def _at_most(self, limit: int) -> int:
-        return limit
 
     def _solve(self, statistics: Statistics) -> Solution:
         moments, n = statistics.moments, statistics.moments.total
@@ -104,16 +88,12 @@ class ConceptEraser(FisherDiscriminant):
         count = min(len(present) - 1, moments.n_features)
         if self.shrinkage:
             pairs, solver = discriminants(statistics, between, count, self.shrinkage)
-            values = pairs.values / (1 + pairs.values)
         else:
             pairs, solver = _unshrunk(statistics, between, count), None
-            values = pairs.values
-        V = pairs.vectors
+        V, values = pairs.vectors, pairs.values / (1 + pairs.values) if self.shrinkage else pairs.values
         means = np.linalg.qr(between @ V)[0].T @ between  # spans the differences of means that stand above rounding
         taken = statistics.loadings(np.linalg.solve(means @ V, means).T)
-        loadings = statistics.loadings(V)
-        components = fix_signs(loadings)
-        taken *= np.sign(np.vecdot(components, loadings))[:, None]
+        components = statistics.loadings(V)
         before = statistics.loadings((deviations * shares[:, None]).T)
         after = before - (before @ components.T) @ taken
         scale = 1 if statistics.scale is None else statistics.scale
@@ -127,35 +107,31 @@ class ConceptEraser(FisherDiscriminant):
     def _refuse_too_few(self, solution: Solution, statistics: Statistics) -> None:
         solution.refuse_too_few(None, type(self).__name__, statistics)
 
-    def steps(self, dtype: Any) -> dict[str, Any]:
-        """Return V (n_features, K), the mean and T (K, n_features) by which x becomes x - ((x - mean) V) T."""
-        V = self.components_ if self.scale_ is None else self.components_ / self.scale_
-        return {"matrix": V.T.astype(dtype), "mean": self.mean_, "taken": self.taken_.astype(dtype)}
-
     def projection(self, dtype: Any = np.float64) -> tuple[NDArray, NDArray | None, NDArray | None]:
-        V, mean, taken = self.steps(np.float64).values()
-        return (np.eye(len(V)) - V @ taken).astype(dtype), mean, None if self.center else -mean
+        """Return V, shape (n_features, K), and the mean: the coordinates (x - mean) V times T are what rows lose."""
+        return super().projection(dtype)[0], self.mean_, None
+
+    def whole_map(self) -> tuple[NDArray, NDArray, NDArray]:
+        """Return A, shape (n_features, n_features), mean and offset, by which x becomes (x - mean) A - offset."""
+        V, offset = self.projection()[0], 0 * self.mean_ if self.center else -self.mean_
+        return np.eye(len(V)) - V @ self.taken_, self.mean_, offset
+
+    def _less(self, Z: NDArray, numbers: NDArray[np.float64]) -> NDArray:
+        return Z - self.adjustment_.explained(numbers, self.whole_map()[0]).astype(Z.dtype)
 
     def _project(self, X: Any) -> NDArray:
-        dtype = output_type(X.dtype)
-        V, mean, taken = self.steps(np.float64 if issparse(X) else dtype).values()
-        rows = X.toarray() if issparse(X) else X
-        if rows.dtype.kind == "f" and np.isnan(rows).any():
-            X = rows = np.where(np.isnan(rows), mean.astype(rows.dtype), rows)
-        erased = rows - projected(X, V, mean, dtype) @ taken
-        return (erased - mean if self.center else erased).astype(dtype, copy=False)
+        Z, rows = super()._project(X), X.toarray() if issparse(X) else X
+        rows = np.where(np.isnan(rows), self.mean_, rows) - (self.mean_ if self.center else 0)
+        return rows.astype(Z.dtype) - Z @ self.taken_.astype(Z.dtype)
 
     def operator(self, X: Any) -> LinearOperator:
         """Return erased sparse rows of shape (n, n_features) as an operator: ``transform`` makes them dense."""
         check_is_fitted(self, "components_")
-        V, mean, taken = self.steps(np.float64).values()
-        rest = mean @ V @ taken - (mean if self.center else 0)
-        return LinearOperator(
-            X.shape, dtype=np.dtype(np.float64),
-            matvec=lambda v: X @ v - X @ (V @ (taken @ v)) + rest @ v,
-            matmat=lambda A: X @ A - X @ (V @ (taken @ A)) + rest @ A,
-            rmatvec=lambda u: X.T @ u - taken.T @ (V.T @ (X.T @ u)) + rest * u.sum(),
-        )  # fmt: skip
+        V, taken = self.projection()[0], self.taken_
+        rest = self.mean_ @ V @ taken - (self.mean_ if self.center else 0)
+        times = lambda A: X @ A - X @ (V @ (taken @ A)) + rest @ A  # noqa: E731
+        back = lambda u: X.T @ u - taken.T @ (V.T @ (X.T @ u)) + rest * u.sum()  # noqa: E731
+        return LinearOperator(X.shape, times, rmatvec=back, matmat=times, dtype=np.dtype(np.float64))
 
     def inverse_transform(self, Z: Any) -> Any:
         """Return erased rows as they are: what was erased is not in them."""
@@ -177,18 +153,8 @@ def _unshrunk(statistics: Statistics, between: NDArray[np.float64], count: int) 
 
 
 METHOD = Method(
-    "erase",
-    "Concept erasure",
-    "classes",
-    "all but what linear models tell the classes by: rows keep their columns",
-    BETWEEN_CLASSES,
-    ConceptEraser,
-    settable=("shrinkage",),
-    orthonormal=False,
-    scale_free=True,
-    values="squared correlations with the classes",
+    "erase", "Concept erasure", "classes", "all but what linear models tell the classes by: rows keep their columns",
+    BETWEEN_CLASSES, ConceptEraser, settable=("shrinkage",), orthonormal=False, scale_free=True, reduces=False,
     blocks=lambda n_components, n_classes, n_features: -(-n_features // n_components),
-    reduces=False,
-    rebuilds="erased rows as they are",
-    sections=("components",),
-)
+    values="squared correlations with the classes", sections=("components",),
+)  # fmt: skip

@@ -146,32 +146,28 @@ def _off(angle: float, exact: str) -> str:
 
 
 def erasure_rows(config: RunConfig, results: Results) -> list[Row]:
-    """Return what is certified of methods that erase the classes as (what, value, meaning); of their probes, too."""
+    """Return what is certified of methods that erase the classes, and of probes, as (what, value, meaning)."""
     solved, probed, rows = results.of(SOLVE), results.find(ERASURE), list[Row]()
     for label in config.erasing:
-        covariance = (solved["models"][label]["certificate"] or {}).get("covariance")
-        if covariance is None:
-            continue
-        before, after = (f"{covariance[name]:.2g}" for name in ("before", "after"))
-        rows.append((
-            f"{label}: covariance with the classes", f"{after}, from {before}",
-            "norm of the covariance of columns and indicators of classes after erasing, by the moments of the rows in "
-            f"{solved['precision']} precision; so no linear model with a convex loss does better than a constant on "
-            "the rows of the run",
-        ))  # fmt: skip
-        if probed and (right := probed["right"].get(label)):
-            shares = {name: f"{100 * share:.1f}%" for name, share in right.items()}
-            rows.append((
-                f"{label}: probe of other rows", f"{shares['after']} right",
-                f"rows named by a linear discriminant of erased rows, {probed['part']:,} or more that the eraser had "
-                f"not seen; neither saw the rows named. Before erasing {shares['before']}; always the largest class "
-                f"{shares['largest']}",
-            ))  # fmt: skip
-        elif probed:
-            rows.append((f"{label}: probe of other rows", "not measured", probed["why"]))
+        if certificate := solved["models"][label]["certificate"]:
+            value = "{after:.2g}, from {before:.2g}".format(**certificate["covariance"])
+            rows.append((f"{label}: covariance with the classes", value, ABOUT_COVARIANCE.format(solved["precision"])))
+        if certificate and probed:
+            right, value, meaning = probed["right"].get(label), "not measured", probed["why"]
+            if right:
+                value, meaning = f"{right['after']:.1%} right", ABOUT_PROBE.format(**right)
+            rows.append((f"{label}: probe of other rows", value, meaning))
     return rows
 
 
+ABOUT_COVARIANCE = (
+    "norm of the covariance of columns and indicators of classes after erasing, by the moments of the rows in {} "
+    "precision; so no linear model with a convex loss does better than a constant on the rows of the run"
+)
+ABOUT_PROBE = (
+    "rows named by a linear discriminant of {rows:,} erased rows or more that the eraser had not seen; neither saw the "
+    "rows named. Before erasing {before:.1%}; always the largest class {largest:.1%}"
+)
 Certificate = dict[str, Any]
 MORE = "Raise solver.passes, or lower solver.tolerance where passes end before, for components that are more exact."
 

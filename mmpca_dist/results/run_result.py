@@ -43,8 +43,7 @@ CERTIFICATES = {
     ),
     "erasure": (
         "What is erased",
-        "That a covariance is zero is about linear models with a convex loss, on the rows of the run. Other models may "
-        "tell the classes still, and new rows have some of what the sample did not show: more rows leave less.",
+        "Other models than those below may tell the classes still. New rows have some of what the sample did not show.",
         ("", "found", "what it means"),
     ),
     "plan": (
@@ -184,23 +183,15 @@ def result_of(
     without = [label for label in config.labels if label not in solved]
     none = {"components": 0, "share": math.nan, "residual": math.nan, "leading eigenvalues": []}
     table, searches = methods_table(methods, without), search_rows(config, results)
-    erasures = erasure_rows(config, results)
-    proved = {
-        "solving": solver_rows(config, results),
-        "search": searches,
-        "erasure": erasures,
-        "plan": plan_and_measured(results),
-    }
+    erasures, plan = erasure_rows(config, results), plan_and_measured(results)
+    proved = {"solving": solver_rows(config, results), "search": searches, "erasure": erasures, "plan": plan}
     certificates = [certificate_table(name, rows) for name, rows in proved.items() if rows]
+    erased = [f"{what}: {value}" for what, value, _ in erasures]
     chosen = [] if choice is None else [f"components: chosen for each method by the {choice['how']}"]
     result = RunResult(
         folder=run.uri,
         lead=[f"{dataset['uri']}: {count['n_rows']:,} rows, {count['n_features']:,} features, {outcome}"],
-        words=[
-            *chosen,
-            *(search.line() for search in summaries(config, results)),
-            *(f"{what}: {value}" for what, value, _ in erasures),
-        ],
+        words=[*chosen, *(search.line() for search in summaries(config, results)), *erased],
         title=table.about,
         rows=table.texts(),
         legend=table.below,

@@ -13,7 +13,7 @@ from mmpca_dist.belonging.limits import refuse_few
 from mmpca_dist.configuration.schema import RunConfig, as_config
 from mmpca_dist.errors import InputError, NoComponentsError, some_names
 from mmpca_dist.evaluation.component_rule import RULE, one_standard_error
-from mmpca_dist.evaluation.erasure import LEAST_PARTS, Probes
+from mmpca_dist.evaluation.erasure import probes_of, shares_right
 from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.splits import PartSizes, fold_sizes
 from mmpca_dist.evaluation.tables import REGRESSION, Cell, ErrorTable
@@ -229,24 +229,21 @@ def _belonging(job: Job) -> records.BelongingRecord:
 
 
 def _erasure(job: Job) -> records.ErasureRecord:
-    """Tell how right linear probes are on erased rows; a table that has no moments of folds goes without."""
-    config, right = job.config, dict[str, dict[str, float]]()
+    """Tell how right linear probes are on erased rows, where there are moments of folds."""
+    config, choice, right = job.config, job.results.of(records.PLAN)["choice"], dict[str, dict[str, float]]()
     try:
-        kind, parts = job.results.of(records.PLAN)["choice"]["kind"], evaluation_scores.in_folds(job).splits
-        if kind != "dense" or job.dataset.widening is not None or parts.n_parts < LEAST_PARTS:
-            words = "class moments of {} folds or more (solver.kind: dense), without covariates and gaps"
-            raise InputError("it takes " + words.format(LEAST_PARTS))
-        rows, counts = job.rows(records.ERASURE), parts.counts[0]
-        pooled = scatters_of_parts(parts, rows.dataset.n_features, ()) < counts.size
+        parts = evaluation_scores.in_folds(job).splits
+        if choice["kind"] != "dense" or job.dataset.widening is not None or parts.n_parts < 3:
+            raise InputError("it takes class moments of 3 folds or more (solver.kind: dense), no covariates, no gaps")
+        rows, n_probed = job.rows(records.ERASURE), int(parts.n_tested.min()) * ((parts.n_parts - 1) // 2)
+        pooled = scatters_of_parts(parts, rows.dataset.n_features, ()) < parts.counts[0].size
         folds = moments_by_fold(rows, parts, precision=config.precision, pooled=pooled)
-        largest = 1 - sum(map(parts.baseline_errors, parts.held_out)) / float(parts.totals[0].sum())
         for label in solved_methods(job.run, config.erasing):
-            probes = Probes.of(folds, cast(ConceptEraser, config.reducer(label, None)))
-            before, after = probes.right(rows.keeping_apart(label)).tolist()
-            right[label] = {"before": before, "after": after, "largest": largest}
+            probes = probes_of(folds, cast(ConceptEraser, config.reducer(label, None)))
+            right[label] = {**shares_right(rows.keeping_apart(label), parts, probes), "rows": n_probed}
     except InputError as error:
-        return {"right": {}, "part": 0, "why": str(error).removesuffix(".")}
-    return {"right": right, "part": int(counts.sum(axis=0).min()) * ((parts.n_parts - 1) // 2), "why": ""}
+        return {"right": {}, "why": str(error).removesuffix(".")}
+    return {"right": right, "why": ""}
 
 
 def _report(job: Job) -> records.ReportRecord:
@@ -279,10 +276,9 @@ def stages_of(config: RunConfig) -> list[Stage]:
         *((one, f"Fit {one.method.title} by sweeps") for one in run_needs(config, SWEEP)),
     ]
     of_needs = [Stage(one.stage, title, partial(_search_or_sweep, one), measured=True) for one, title in needs]
-    belonging = [] if config.belonging is None else [BELONGING]
-    projection, erasure = replace(PROJECT, function=_project), [ERASURE] if config.erasing else []
-    stages = [COUNT, PLAN, *map_stages(config), *choose, REDUCE, *of_needs, SOLVE, projection]
-    return [*stages, *erasure, *belonging, REPORT]
+    belonging = [ERASURE] * bool(config.erasing) + [BELONGING] * (config.belonging is not None)
+    projection = replace(PROJECT, function=_project)
+    return [COUNT, PLAN, *map_stages(config), *choose, REDUCE, *of_needs, SOLVE, projection, *belonging, REPORT]
 
 
 def plan_of(job: Job) -> Plan:
@@ -303,10 +299,9 @@ def plan_of(job: Job) -> Plan:
     again = [one for one in plan.passes if one.name == "moments"]
     if again and (erasing := job.inputs.asked.erasing):
         cells = job.config.evaluation.folds * len(job.census.classes)
-        held = 3 * summary_bytes(cells, job.dataset.n_features, cells)
-        probes = [replace(one, name="probe") for one in again * len(erasing)]
-        folds = replace(plan, memory=max(plan.memory, plan.base + held))
-        plan = plan.after(folds, records.ERASURE, "fewer evaluation.folds", [*again, *probes])
+        more = replace(plan, memory=plan.base + 3 * summary_bytes(cells, job.dataset.n_features, cells))
+        passes = [*again, *(replace(one, name="probe") for one in again * len(erasing))]
+        plan = plan.after(more, records.ERASURE, "fewer evaluation.folds", passes)
     return replace(plan, note=note_ahead(job.config, job.dataset))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.stored_arrays import save_value
 from mmpca_dist.jobs.stored_belonging import HELD_OUT
 from mmpca_dist.methods.base.transform import centred, projected
+from mmpca_dist.methods.concept_eraser import ConceptEraser
 from mmpca_dist.passes.schedulers import OnRows
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.passes.units import BLOCK_ROWS, read_batches
@@ -58,11 +59,9 @@ class Projector:
 
     def erased(self, block: Batch, Z: NDArray) -> NDArray:
         """Return the rows of a block less what they lose for their coordinates Z, dense."""
-        assert self.taken is not None  # noqa: S101  (others reduce rows)
-        rows = block.X
-        if issparse(rows):
-            rows = rows.toarray()
-            rows = rows if self.adjustment is None else self.adjustment.without(rows, block.roles["covariates"])
+        rows = block.X.toarray() if issparse(block.X) else block.X
+        if issparse(block.X) and self.adjustment is not None:
+            rows = self.adjustment.without(rows, block.roles["covariates"])
         return rows - Z @ self.taken
 
     @property
@@ -144,30 +143,22 @@ class _Projection:
         for batch in read_batches(dataset, span, sparse=dataset.sparse, by_blocks=True):
             labels = _outcomes(batch) if dataset.has_labels else None
             kept = self.kept.read(batch.rows)
-            reduced = [np.empty((len(batch), matrix.shape[1]), dtype) for _, (matrix, _) in joined]
+            by_method = {one.name: np.empty((len(batch), one.width), dtype) for one in self.projectors}
             counter, squares = self.held_out and self.held_out.begin(batch), np.empty(len(batch), dtype)
             scored: list[Scored] = []
-            erased = {
-                one.name: np.empty((len(batch), one.width), dtype)
-                for one in self.projectors if one.taken is not None
-            }  # fmt: skip
             for block in batch.blocks(BLOCK_ROWS):
                 at = slice(block.start - batch.start, block.stop - batch.start)
                 if counter:
                     counter.add(block)
-                for (group, matrix), Z in zip(joined, reduced, strict=True):
-                    Z[at], rows = self._reduced(block, group, *matrix, less=not self.beside)
-                    for one, own in _by_projector(group, Z[at]):
-                        if one.taken is not None:
-                            erased[one.name][at] = one.erased(block, own)
+                for group, matrix in joined:
+                    Z, rows = self._reduced(block, group, *matrix, less=not self.beside)
+                    ends = np.cumsum([one.matrix.shape[1] for one in group])
+                    for one, own in zip(group, np.split(Z, ends[:-1], axis=1), strict=True):
+                        by_method[one.name][at] = own if one.taken is None else one.erased(block, own)
                 if self.beside:
                     squares[at] = self.beside.squares(rows)
                 else:
                     scored.append(self.scores.of_block(block))
-            by_method: dict[str, NDArray] = {}
-            for (group, _), Z in zip(joined, reduced, strict=True):
-                by_method |= {one.name: own for one, own in _by_projector(group, Z)}
-            by_method |= erased
             if self.beside:
                 scored.append(self.beside.of_rows(by_method, squares))
                 by_method = {one.name: (by_method[one.name] - one.offset).astype(dtype) for one in self.projectors}
@@ -213,12 +204,6 @@ class _Projection:
         raise InputError(f"The projected {batch.table.describe_chunk(batch.start)} overflow; {advice}.")
 
 
-def _by_projector(projectors: list[Projector], Z: NDArray) -> Iterator[tuple[Projector, NDArray]]:
-    """Yield projectors with their columns of coordinates that are side by side."""
-    ends = np.cumsum([projector.matrix.shape[1] for projector in projectors])
-    yield from zip(projectors, np.split(Z, ends[:-1], axis=1), strict=True)
-
-
 def projectors_of(job: Job) -> list[Projector]:
     """Return how a job projects the rows, by its own models or those of another run."""
     config, fitted = job.config, job.inputs.fitted or job.run
@@ -227,9 +212,10 @@ def projectors_of(job: Job) -> list[Projector]:
     return [
         Projector(
             method,
-            **model.steps(dtype),
+            *model.projection(dtype),
             fills=model.mean_ if config.dataset.missing == "mean" or model.covariates_ else None,
             adjustment=model.adjustment_ if model.covariates_ else None,
+            taken=model.taken_.astype(dtype) if isinstance(model, ConceptEraser) else None,
         )
         for method, model in models.items()
     ]

@@ -130,7 +130,7 @@ def test_an_evaluation_refuses_it(tmp_path):
 
     uri = str(tmp_path / "rows.parquet")
     table(uri, 300, 5)
-    with pytest.raises(InputError, match="erase: nothing is left for classifiers"):
+    with pytest.raises(InputError, match="erase: classifiers find nothing"):
         evaluate(settings(tmp_path, uri, methods=["pca", "erase"]))
 
 

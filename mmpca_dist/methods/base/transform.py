@@ -75,10 +75,6 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         mean = None if self.scale_ is None and not self.center else self.mean_
         return (self.gain_ * loadings).T.astype(dtype), mean, None
 
-    def steps(self, dtype: Any) -> dict[str, Any]:
-        """Return ``matrix``, ``mean`` and ``offset`` of `projection`, or, as ``taken``, what rows lose for them."""
-        return dict(zip(("matrix", "mean", "offset"), self.projection(dtype), strict=True))
-
     def inverse_transform(self, Z: Any) -> Any:
         """Return the row nearest to the mean, in standardised units where they are used, among those projected to Z.
 
