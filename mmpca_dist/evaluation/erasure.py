@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -54,7 +53,7 @@ def shares_right(rows: Rows, splits: Splits, probes: Probes) -> dict[str, float]
     return {"before": before, "after": after, "largest": 1 - sum(map(splits.baseline_errors, splits.held_out)) / total}
 
 
-def _right(dataset: Dataset, span: Span, *, splits: Splits, probes: Sequence) -> NDArray[np.float64]:
+def _right(dataset: Dataset, span: Span, *, splits: Splits, probes: Probes) -> NDArray[np.float64]:
     right = np.zeros(2)
     for batch in read_batches(dataset, span, ("label", "weight"), sparse=dataset.sparse):
         (parts,), weights = splits.codes(batch), np.ones(len(batch)) if batch.weight is None else batch.weight

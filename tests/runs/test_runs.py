@@ -41,7 +41,7 @@ def digits_run(tmp_path_factory):
 
 def test_every_stage_runs_once_and_tells_its_progress(digits_run):
     _, results, recorder = digits_run
-    assert list(results) == ["count", "plan", "reduce", "search", *SWEEPS, "solve", "project", "report"]
+    assert list(results) == ["count", "plan", "reduce", "search", *SWEEPS, "solve", "project", "erasure", "report"]
     assert not any(recorder.ended.values())
     ended = {stage for stage, done, total in recorder.progress if done == total}
     assert ended >= {"count", "reduce", "search", *SWEEPS, "solve", "project"}
