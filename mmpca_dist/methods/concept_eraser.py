@@ -12,7 +12,7 @@ from scipy.sparse.linalg import LinearOperator
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
-from mmpca_dist.eigen.dense import Eigenpairs, leading_low_rank
+from mmpca_dist.eigen.dense import Eigenpairs, fix_signs, leading_low_rank
 from mmpca_dist.eigen.discriminants import discriminants
 from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.base.solution import Solution, class_limit
@@ -83,18 +83,18 @@ class ConceptEraser(OneToOneFeatureMixin, FisherDiscriminant):
     def _solve(self, statistics: Statistics) -> Solution:
         moments, n = statistics.moments, statistics.moments.total
         present = at_least_two(moments.counts)
-        deviations, shares = moments.deviations[present], moments.counts[present] / n
-        between = deviations * np.sqrt(shares)[:, None]
+        shares = moments.counts[present] / n
+        between = moments.deviations[present] * np.sqrt(shares)[:, None]
         count = min(len(present) - 1, moments.n_features)
         if self.shrinkage:
             pairs, solver = discriminants(statistics, between, count, self.shrinkage)
         else:
             pairs, solver = _unshrunk(statistics, between, count), None
         V, values = pairs.vectors, pairs.values / (1 + pairs.values) if self.shrinkage else pairs.values
-        means = np.linalg.qr(between @ V)[0].T @ between  # spans the differences of means that stand above rounding
-        taken = statistics.loadings(np.linalg.solve(means @ V, means).T)
-        components = statistics.loadings(V)
-        before = statistics.loadings((deviations * shares[:, None]).T)
+        components, columns = fix_signs(statistics.loadings(V)), statistics.loadings(between.T)
+        means = np.linalg.qr(between @ V)[0].T @ columns  # spans the differences of means that stand above rounding
+        taken = np.linalg.solve(means @ components.T, means)
+        before = columns * np.sqrt(shares)[:, None]
         after = before - (before @ components.T) @ taken
         scale = 1 if statistics.scale is None else statistics.scale
         self.taken_ = taken * scale
