@@ -35,6 +35,7 @@ NAVIGATION = {
     },
     "Kinds of tables": {
         "Embeddings": "docs/embeddings",
+        "Erase a concept": "docs/erase",
         "Single cells": "docs/single-cells",
         "Text": "docs/text",
         "Images": "docs/images",

@@ -11,6 +11,7 @@ from .jobs.finished_runs import load_moments as load_moments
 from .methods.all_columns import AllColumns as AllColumns
 from .methods.base.row_features import NystroemFeatures as NystroemFeatures
 from .methods.base.row_features import RandomFourierFeatures as RandomFourierFeatures
+from .methods.concept_eraser import ConceptEraser as ConceptEraser
 from .methods.contrast import ScatterContrast as ScatterContrast
 from .methods.fisher_discriminant import FisherDiscriminant as FisherDiscriminant
 from .methods.fisher_score import FisherScore as FisherScore
@@ -69,6 +70,8 @@ def load_model(output: str, method: t.Literal["fisher"], n_components: int | Non
 def load_model(
     output: str, method: t.Literal["contrast", "whitening"], n_components: int | None = None
 ) -> ScatterContrast: ...
+@t.overload
+def load_model(output: str, method: t.Literal["erase"], n_components: int | None = None) -> ConceptEraser: ...
 @t.overload
 def load_model(output: str, method: t.Literal["lol"], n_components: int | None = None) -> LOL: ...
 @t.overload

@@ -167,6 +167,11 @@ class RunConfig(Section):
         """The names of methods that keep all columns."""
         return frozenset(section.label for section in self.methods if not section.method.reduces)
 
+    @property
+    def erasing(self) -> list[str]:
+        """The names of methods that erase the classes."""
+        return [section.label for section in self.methods if section.method.name == "erase"]
+
     def method(self, label: str) -> MethodSection:
         """Return the method of this label."""
         return next(section for section in self.methods if section.label == label)
@@ -237,7 +242,7 @@ class RunConfig(Section):
         """Return the settings that results depend on: not where work runs and results go, nor those of other jobs."""
         others = {"project", "belonging"} if purpose == "evaluation" else {"evaluation"}
         settings = self.model_dump(mode="json", exclude={"compute", "output", "report", "refresh", *others})
-        if purpose == "run" and (self.chooses or self.belonging):
+        if purpose == "run" and (self.chooses or self.belonging or self.erasing):
             settings["evaluation"] = self.evaluation.choosing()
         return settings
 

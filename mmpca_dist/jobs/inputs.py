@@ -46,7 +46,8 @@ MANY = 100
 def _parts_of(config: RunConfig, dataset: Dataset, purpose: Purpose) -> Dataset | None:
     """Open the column by which a job holds out rows."""
     section = config.evaluation
-    reads = purpose == "evaluation" or ((config.chooses or config.belonging) and section.splits == "groups")
+    holds_out = config.chooses or config.belonging or config.erasing
+    reads = purpose == "evaluation" or (holds_out and section.splits == "groups")
     if not (reads and section.splits in BY_COLUMN):
         return None
     assert section.column is not None  # noqa: S101  (the configuration is checked)

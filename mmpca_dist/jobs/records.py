@@ -150,6 +150,13 @@ class BelongingRecord(PassesRecord):
     notes: list[str]
 
 
+class ErasureRecord(PassesRecord):
+    """The shares of rows that probes name rightly, by method, and rows of a probe at least; or why there is none."""
+
+    right: dict[str, dict[str, float]]
+    why: str
+
+
 class ProjectRecord(PassesRecord):
     """Bytes read and written."""
 
@@ -219,6 +226,7 @@ CHOOSE = StageName[ChoiceRecord]("choose")
 REDUCE = StageName[ReduceRecord]("reduce")
 SOLVE = StageName[SolveRecord]("solve")
 BELONGING = StageName[BelongingRecord]("belonging")
+ERASURE = StageName[ErasureRecord]("erasure")
 PROJECT = StageName[ProjectRecord]("project")
 REPORT = StageName[ReportRecord]("report")
 TUNE = StageName[TuneRecord]("tune")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.errors import plural
 from mmpca_dist.jobs.finished_runs import LEADING
-from mmpca_dist.jobs.records import COUNT, SOLVE, Results, SearchRecord, StageName
+from mmpca_dist.jobs.records import COUNT, ERASURE, SOLVE, Results, SearchRecord, StageName
 from mmpca_dist.jobs.run_needs import SEARCH, SharedPass, run_needs
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.results.forms import written
@@ -145,6 +145,29 @@ def _off(angle: float, exact: str) -> str:
     return f"are about {written('angle', angle)} off those of {exact}"
 
 
+def erasure_rows(config: RunConfig, results: Results) -> list[Row]:
+    """Return what is certified of methods that erase the classes, and of probes, as (what, value, meaning)."""
+    solved, probed, rows = results.of(SOLVE), results.find(ERASURE), list[Row]()
+    for label in config.erasing:
+        if certificate := solved["models"][label]["certificate"]:
+            value = "{after:.2g}, from {before:.2g}".format(**certificate["covariance"])
+            rows.append((f"{label}: covariance with the classes", value, ABOUT_COVARIANCE.format(solved["precision"])))
+        if certificate and probed:
+            right, value, meaning = probed["right"].get(label), "not measured", probed["why"]
+            if right:
+                value, meaning = f"{right['after']:.1%} right", ABOUT_PROBE.format(**right)
+            rows.append((f"{label}: probe of other rows", value, meaning))
+    return rows
+
+
+ABOUT_COVARIANCE = (
+    "norm of the covariance of columns and indicators of classes after erasing, by the moments of the rows in {} "
+    "precision; so no linear model with a convex loss does better than a constant on the rows of the run"
+)
+ABOUT_PROBE = (
+    "rows named by a linear discriminant of {rows:,} erased rows or more that the eraser had not seen; neither saw the "
+    "rows named. Before erasing {before:.1%}; always the largest class {largest:.1%}"
+)
 Certificate = dict[str, Any]
 MORE = "Raise solver.passes, or lower solver.tolerance where passes end before, for components that are more exact."
 

@@ -20,7 +20,7 @@ from mmpca_dist.jobs.run_needs import SEARCH, SWEEP, kind_of
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.pictures.frame import Heading, PrintedTable
 from mmpca_dist.planning.plan import counted_names
-from mmpca_dist.results.certificates import certificates_of, search_rows, solver_rows, summaries
+from mmpca_dist.results.certificates import certificates_of, erasure_rows, search_rows, solver_rows, summaries
 from mmpca_dist.results.figures import Figures, figures, methods_table
 from mmpca_dist.results.forms import written
 from mmpca_dist.results.result import Result, about_config, config_in
@@ -39,6 +39,11 @@ CERTIFICATES = {
         "M-PCA2 needs, for every row, the nearest row of another class. Rows are put into cells of rows near to one "
         "another, and only what may hold something nearer is looked at; this is what that took, and how much of it is "
         "proved.",
+        ("", "found", "what it means"),
+    ),
+    "erasure": (
+        "What is erased",
+        "Other models than those below may tell the classes still. New rows have some of what the sample did not show.",
         ("", "found", "what it means"),
     ),
     "plan": (
@@ -178,13 +183,15 @@ def result_of(
     without = [label for label in config.labels if label not in solved]
     none = {"components": 0, "share": math.nan, "residual": math.nan, "leading eigenvalues": []}
     table, searches = methods_table(methods, without), search_rows(config, results)
-    proved = {"solving": solver_rows(config, results), "search": searches, "plan": plan_and_measured(results)}
+    erasures, plan = erasure_rows(config, results), plan_and_measured(results)
+    proved = {"solving": solver_rows(config, results), "search": searches, "erasure": erasures, "plan": plan}
     certificates = [certificate_table(name, rows) for name, rows in proved.items() if rows]
+    erased = [f"{what}: {value}" for what, value, _ in erasures]
     chosen = [] if choice is None else [f"components: chosen for each method by the {choice['how']}"]
     result = RunResult(
         folder=run.uri,
         lead=[f"{dataset['uri']}: {count['n_rows']:,} rows, {count['n_features']:,} features, {outcome}"],
-        words=[*chosen, *(search.line() for search in summaries(config, results))],
+        words=[*chosen, *(search.line() for search in summaries(config, results)), *erased],
         title=table.about,
         rows=table.texts(),
         legend=table.below,
@@ -200,7 +207,7 @@ def result_of(
         config_yaml=yaml.safe_dump(run.config.model_dump(mode="json"), sort_keys=False),
         versions=run.header()["versions"],
         dask_page="uri" not in count and config.compute.performance_report,
-        evaluates="uri" not in count and labelled,
+        evaluates="uri" not in count and labelled and not config.erasing,
         labelled=labelled,
         maps=bool(config.dataset.maps),
         how_chosen=""
@@ -227,7 +234,7 @@ def plan_and_measured(results: Results) -> list[tuple[str, str, str]]:
     plan, project = results.find(records.PLAN), results.find(records.PROJECT)
     searches = [results.of(StageName[SearchRecord](name)) for name in results if kind_of(name) == SEARCH]
     of_needs = sorted((name for name in results if kind_of(name) in (SEARCH, SWEEP)), key=kind_of)
-    of_passes: list[str] = [records.MAPS, records.CHOOSE, records.REDUCE, *of_needs]
+    of_passes: list[str] = [records.MAPS, records.CHOOSE, records.REDUCE, *of_needs, records.ERASURE]
     names = [name for name in of_passes if name in results]
     of_rows: dict[str, Any] = {name: results[name] for name in names}
     passes = [

@@ -13,18 +13,21 @@ from mmpca_dist.belonging.limits import refuse_few
 from mmpca_dist.configuration.schema import RunConfig, as_config
 from mmpca_dist.errors import InputError, NoComponentsError, some_names
 from mmpca_dist.evaluation.component_rule import RULE, one_standard_error
+from mmpca_dist.evaluation.erasure import probes_of, shares_right
 from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.splits import PartSizes, fold_sizes
 from mmpca_dist.evaluation.tables import REGRESSION, Cell, ErrorTable
+from mmpca_dist.evaluation.training import moments_by_fold, scatters_of_parts
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.events import Callback, told
-from mmpca_dist.jobs.finished_runs import save_model, statistics_of, without_components
+from mmpca_dist.jobs.finished_runs import save_model, solved_methods, statistics_of, without_components
 from mmpca_dist.jobs.first_stages import COUNT, look_ahead, map_stages, planned, request_of
 from mmpca_dist.jobs.job import Job, Stage, open_job, run_stage
 from mmpca_dist.jobs.run_needs import SEARCH, SWEEP, SharedPass, run_needs
 from mmpca_dist.jobs.stored_arrays import save_statistics
 from mmpca_dist.limits import COMPONENT_COUNTS
 from mmpca_dist.methods.base.statistics_for import class_statistics, with_nearest_pairs, with_sweeps
+from mmpca_dist.methods.concept_eraser import ConceptEraser
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.passes.scratch import open_scratch
 from mmpca_dist.planning.plan import Plan
@@ -43,6 +46,7 @@ from mmpca_dist.runs.outcomes import FinishedRun
 from mmpca_dist.runs.pilots import planned_by_pilot, planned_evaluation
 from mmpca_dist.runs.projection import PROJECT, project
 from mmpca_dist.statistics.class_weights import weighted_by_class
+from mmpca_dist.statistics.costs import summary_bytes
 from mmpca_dist.statistics.working_statistics import Statistics
 
 
@@ -224,6 +228,24 @@ def _belonging(job: Job) -> records.BelongingRecord:
     return belonging.keep(_statistics(job))
 
 
+def _erasure(job: Job) -> records.ErasureRecord:
+    """Tell how right linear probes are on erased rows, where there are moments of folds."""
+    config, choice, right = job.config, job.results.of(records.PLAN)["choice"], dict[str, dict[str, float]]()
+    try:
+        parts = evaluation_scores.in_folds(job).splits
+        if choice["kind"] != "dense" or job.dataset.widening is not None or parts.n_parts < 3:
+            raise InputError("it takes class moments of 3 folds or more (solver.kind: dense), no covariates, no gaps")
+        rows, n_probed = job.rows(records.ERASURE), int(parts.n_tested.min()) * ((parts.n_parts - 1) // 2)
+        pooled = scatters_of_parts(parts, rows.dataset.n_features, ()) < parts.counts[0].size
+        folds = moments_by_fold(rows, parts, precision=config.precision, pooled=pooled)
+        for label in solved_methods(job.run, config.erasing):
+            probes = probes_of(folds, cast(ConceptEraser, config.reducer(label, None)))
+            right[label] = {**shares_right(rows.keeping_apart(label), parts, probes), "rows": n_probed}
+    except InputError as error:
+        return {"right": {}, "why": str(error).removesuffix(".")}
+    return {"right": right, "why": ""}
+
+
 def _report(job: Job) -> records.ReportRecord:
     from mmpca_dist.report.run_page import write_report
     from mmpca_dist.results.run_result import SolvedRun
@@ -241,6 +263,7 @@ PLAN = Stage(records.PLAN, "Plan", lambda job: planned(job, plan_of(job)))
 REDUCE = Stage(records.REDUCE, "Reduce rows to moments", _reduce, measured=True)
 SOLVE = Stage(records.SOLVE, "Solve for components", _solve)
 BELONGING = Stage(records.BELONGING, "Score rows held out", _belonging, measured=True)
+ERASURE = Stage(records.ERASURE, "Probe erased rows", _erasure, measured=True)
 REPORT = Stage(records.REPORT, "Write the report", _report)
 
 
@@ -253,7 +276,7 @@ def stages_of(config: RunConfig) -> list[Stage]:
         *((one, f"Fit {one.method.title} by sweeps") for one in run_needs(config, SWEEP)),
     ]
     of_needs = [Stage(one.stage, title, partial(_search_or_sweep, one), measured=True) for one, title in needs]
-    belonging = [] if config.belonging is None else [BELONGING]
+    belonging = [ERASURE] * bool(config.erasing) + [BELONGING] * (config.belonging is not None)
     projection = replace(PROJECT, function=_project)
     return [COUNT, PLAN, *map_stages(config), *choose, REDUCE, *of_needs, SOLVE, projection, *belonging, REPORT]
 
@@ -273,6 +296,12 @@ def plan_of(job: Job) -> Plan:
         if stage == records.BELONGING and (shared := shares_reduction(job, request)):
             passes = [] if shares_projection(job, shared) else folds.passes[-1:]
         plan = plan.after(folds, stage, f"fewer evaluation.folds, {remedy}", passes)
+    again = [one for one in plan.passes if one.name == "moments"]
+    if again and (erasing := job.inputs.asked.erasing):
+        cells = job.config.evaluation.folds * len(job.census.classes)
+        more = replace(plan, memory=plan.base + 3 * summary_bytes(cells, job.dataset.n_features, cells))
+        passes = [*again, *(replace(one, name="probe") for one in again * len(erasing))]
+        plan = plan.after(more, records.ERASURE, "fewer evaluation.folds", passes)
     return replace(plan, note=note_ahead(job.config, job.dataset))
 
 

@@ -20,6 +20,7 @@ from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.stored_arrays import save_value
 from mmpca_dist.jobs.stored_belonging import HELD_OUT
 from mmpca_dist.methods.base.transform import centred, projected
+from mmpca_dist.methods.concept_eraser import ConceptEraser
 from mmpca_dist.passes.schedulers import OnRows
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.passes.units import BLOCK_ROWS, read_batches
@@ -47,6 +48,8 @@ class Projector:
     """Values in the place of missing ones, shape (d,), of all methods; None where rows are taken as they are."""
     adjustment: Adjustment | None = None
     """The adjustment that removes covariates."""
+    taken: NDArray | None = None
+    """Shape (K, d): of a method that keeps all columns, what a row loses for each coordinate."""
 
     def about(self, mean: NDArray) -> Projector:
         """Return the same map as A^T (x - mean) less an offset, for this mean."""
@@ -54,9 +57,21 @@ class Projector:
         offset = 0.0 if self.offset is None else self.offset
         return replace(self, mean=mean, offset=offset - (mean - own) @ matrix)
 
+    def erased(self, block: Batch, Z: NDArray) -> NDArray:
+        """Return the rows of a block less what they lose for their coordinates Z, dense."""
+        rows = block.X.toarray() if issparse(block.X) else block.X
+        if issparse(block.X) and self.adjustment is not None:
+            rows = self.adjustment.without(rows, block.roles["covariates"])
+        return rows - Z @ self.taken
+
+    @property
+    def width(self) -> int:
+        """How many columns its rows have."""
+        return self.matrix.shape[1] if self.taken is None else self.taken.shape[1]
+
     @property
     def columns(self) -> list[str]:
-        return [f"{self.name}_{j}" for j in range(self.matrix.shape[1])]
+        return [f"{self.name}_{j}" for j in range(self.width)]
 
 
 def project_rows(
@@ -74,7 +89,7 @@ def project_rows(
     folder of parts holds a file that is none.
     """
     kept, dtype = KeptColumns.of(dataset, keep), projectors[0].matrix.dtype
-    width = sum(projector.matrix.shape[1] for projector in projectors)
+    width = sum(projector.width for projector in projectors)
     rows = output_chunk_rows(dataset, width, len(kept.columns))
     label_type = _outcomes(dataset.batch(0, 1, X=False)).dtype if dataset.has_labels else None
     begun = tasks.checkpoint is not None and bool(tasks.checkpoint.paths)
@@ -128,23 +143,22 @@ class _Projection:
         for batch in read_batches(dataset, span, sparse=dataset.sparse, by_blocks=True):
             labels = _outcomes(batch) if dataset.has_labels else None
             kept = self.kept.read(batch.rows)
-            reduced = [np.empty((len(batch), matrix.shape[1]), dtype) for _, (matrix, _) in joined]
+            by_method = {one.name: np.empty((len(batch), one.width), dtype) for one in self.projectors}
             counter, squares = self.held_out and self.held_out.begin(batch), np.empty(len(batch), dtype)
             scored: list[Scored] = []
             for block in batch.blocks(BLOCK_ROWS):
                 at = slice(block.start - batch.start, block.stop - batch.start)
                 if counter:
                     counter.add(block)
-                for (group, matrix), Z in zip(joined, reduced, strict=True):
-                    Z[at], rows = self._reduced(block, group, *matrix, less=not self.beside)
+                for group, matrix in joined:
+                    Z, rows = self._reduced(block, group, *matrix, less=not self.beside)
+                    ends = np.cumsum([one.matrix.shape[1] for one in group])
+                    for one, own in zip(group, np.split(Z, ends[:-1], axis=1), strict=True):
+                        by_method[one.name][at] = own if one.taken is None else one.erased(block, own)
                 if self.beside:
                     squares[at] = self.beside.squares(rows)
                 else:
                     scored.append(self.scores.of_block(block))
-            by_method: dict[str, NDArray] = {}
-            for (group, _), Z in zip(joined, reduced, strict=True):
-                ends = np.cumsum([projector.matrix.shape[1] for projector in group])
-                by_method |= {one.name: own for one, own in zip(group, np.split(Z, ends[:-1], axis=1), strict=True)}
             if self.beside:
                 scored.append(self.beside.of_rows(by_method, squares))
                 by_method = {one.name: (by_method[one.name] - one.offset).astype(dtype) for one in self.projectors}
@@ -201,6 +215,7 @@ def projectors_of(job: Job) -> list[Projector]:
             *model.projection(dtype),
             fills=model.mean_ if config.dataset.missing == "mean" or model.covariates_ else None,
             adjustment=model.adjustment_ if model.covariates_ else None,
+            taken=model.taken_.astype(dtype) if isinstance(model, ConceptEraser) else None,
         )
         for method, model in models.items()
     ]
@@ -234,6 +249,8 @@ def project(
             f"{beside:,} columns are neither features nor labels. Projected rows do not keep so many by themselves: "
             "name those to keep in project.keep."
         )
+    if job.dataset.sparse and (dense := [one.name for one in projectors if one.taken is not None]):
+        job.callback.on_note(f"Sparse rows become dense as {', '.join(dense)} keeps their columns and their mean.")
     rows, fills = job.dataset.unwidened, projectors[0].fills
     if fills is not None:
         rows = filled_rows(rows, fills, projectors[0].adjustment)

@@ -140,7 +140,7 @@ def check_transform(config: TransformConfig, callback: Callback | None = None) -
 
 
 def _plan(job: Job) -> records.PlanRecord:
-    config, widths = job.config, [projector.matrix.shape[1] for projector in projectors_of(job)]
+    config, widths = job.config, [projector.width for projector in projectors_of(job)]
     formats, keep = tuple(dict.fromkeys(config.project.format)), config.project.keep
     request = RunRequest(
         job.dataset, job.spans, np.empty(0, np.int64), Needs(), resources_of(config, job.run.uri), widths=widths,

@@ -40,7 +40,7 @@ def mixed(tmp_path_factory):
     run(
         {
             "dataset": {"uri": str(folder / "rows.parquet"), "label": "kind", "missing": "mean"},
-            "methods": ["m-pca0", "fisher", "random-projection"], "n_components": 2, "precision": "double",
+            "methods": ["m-pca0", "fisher", "erase", "random-projection"], "n_components": 2, "precision": "double",
             "project": {"methods": []}, "output": str(folder / "run"),
         }
     )  # fmt: skip
@@ -57,7 +57,7 @@ def numbers(tmp_path_factory):
     np.savez(folder / "rows.npz", X=X, y=np.arange(N) % 2)
     run(
         {
-            "dataset": {"uri": str(folder / "rows.npz")}, "methods": ["m-pca0", "bm2pca"], "n_components": 3,
+            "dataset": {"uri": str(folder / "rows.npz")}, "methods": ["m-pca0", "bm2pca", "erase"], "n_components": 3,
             "standardize": True, "project": {"methods": []}, "output": str(folder / "run"),
         }
     )  # fmt: skip
@@ -87,7 +87,7 @@ def onnx_columns(frame):
     }
 
 
-@pytest.mark.parametrize("method", ["m-pca0", "fisher", "random-projection"])
+@pytest.mark.parametrize("method", ["m-pca0", "fisher", "erase", "random-projection"])
 def test_a_table_of_every_kind_of_column(method, mixed, tmp_path):
     output, frame = mixed
     with pytest.warns(UserWarning, match="perhaps"):
@@ -105,7 +105,7 @@ def test_a_table_of_every_kind_of_column(method, mixed, tmp_path):
         np.testing.assert_allclose(rows, expected, rtol=1e-12, atol=1e-12, err_msg=name)
 
 
-@pytest.mark.parametrize("method", ["m-pca0", "bm2pca"])
+@pytest.mark.parametrize("method", ["m-pca0", "bm2pca", "erase"])
 def test_an_array_in_single_precision(method, numbers, tmp_path):
     output, X = numbers
     expected, exact = (load_model(output, method).transform(X.astype(kind)) for kind in (np.float32, np.float64))

@@ -41,7 +41,7 @@ def digits_run(tmp_path_factory):
 
 def test_every_stage_runs_once_and_tells_its_progress(digits_run):
     _, results, recorder = digits_run
-    assert list(results) == ["count", "plan", "reduce", "search", *SWEEPS, "solve", "project", "report"]
+    assert list(results) == ["count", "plan", "reduce", "search", *SWEEPS, "solve", "project", "erasure", "report"]
     assert not any(recorder.ended.values())
     ended = {stage for stage, done, total in recorder.progress if done == total}
     assert ended >= {"count", "reduce", "search", *SWEEPS, "solve", "project"}
@@ -266,7 +266,8 @@ def test_the_plan_of_little_data_reads_no_rows_and_no_plan_writes_anything(tmp_p
         preview(make_config(tmp_path / "out", methods=["pca", "m-pca2"]))
     limits.unit_bytes = 100 << 10
     plan = preview(make_config(tmp_path / "out"))
-    assert [p.name for p in plan.passes] == ["moments", *["sweep"] * 8, "project"]
+    of_probes = ["erasure: moments", "erasure: probe"]
+    assert [p.name for p in plan.passes] == [*of_probes, "moments", *["sweep"] * 8, "project"]
     assert not (tmp_path / "out").exists()
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import counted, load_model, open_run
+from mmpca_dist.methods.concept_eraser import ConceptEraser
 from mmpca_dist.registry import Registry
 from mmpca_dist.runs.scored_rows import RowScores
 from mmpca_dist.stores import storage
@@ -101,7 +102,7 @@ def linear_model(output: str, method: str, n_components: int | None = None) -> L
             f"The run in {run.uri} has {' and '.join(more)}, which exports do not express: use load_model, or "
             "'mmpca transform'."
         )
-    matrix, mean, offset = model.projection()
+    matrix, mean, offset = model.whole_map() if isinstance(model, ConceptEraser) else model.projection()
     levels = {text.name: text for text in table.levels}
     d, k = matrix.shape
     return LinearModel(
