@@ -16,6 +16,8 @@ from mmpca_dist.passes.serialization import storable
 
 CORRELATED = 0.2
 """Scores of rows that follow each other have at least this correlation where they are not exchangeable."""
+ENOUGH = 20
+"""Rows a column from which on false alarms were seen to be within 0.8 to 1.25 of alpha."""
 MOST_STEPS = 1 << 19
 """Steps from the least score to the largest that are looked up in a table: those of 128 powers of two."""
 DIGITS = 40
@@ -117,6 +119,16 @@ def notes_on(counts: Mapping[str, Mapping[str, ScoreCounts]]) -> list[str]:
         "Rows follow each other, as in time: the scores of neighbours correlate "
         f"({', '.join(sorted(correlated))}). Limits from folds are then too low, so that more rows than alpha says do "
         "not belong. Hold out whole stretches: evaluation.splits: blocks, or groups with a column that numbers them."
+    ]
+
+
+def note_on_few(n_rows: int, n_columns: int) -> list[str]:
+    """Return that limits are off where rows are few, so that models without a fold differ much from those of all."""
+    if n_rows >= ENOUGH * n_columns:
+        return []
+    return [
+        f"There are {n_rows:,} rows of {n_columns:,} columns. Limits of scores are off where rows are fewer than "
+        f"{ENOUGH} a column: models without a fold then fit otherwise than that of all rows, whose scores they limit."
     ]
 
 

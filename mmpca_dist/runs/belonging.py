@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmpca_dist.belonging.held_out import Counts, FoldModels, HeldOutScores, Whole, complete, scorers_of
-from mmpca_dist.belonging.limits import notes_on
+from mmpca_dist.belonging.limits import note_on_few, notes_on
 from mmpca_dist.belonging.reference import RowScorer
 from mmpca_dist.configuration.held_out_sections import BelongingConfig
 from mmpca_dist.evaluation.cost_meter import Meter
@@ -105,7 +105,7 @@ class FoldScoring:
             counts = HeldOutScores(parts, scorers, self.section.scores).over(rows)
         whole = complete(rows, Whole.of(parts), [self._whole(statistics)], self.section.shrinkage)
         dealt = self.job.config.evaluation.splits == "folds"
-        notes = notes_on(counts) if dealt else []
+        notes = note_on_few(job.dataset.n_rows, job.dataset.n_columns) + (notes_on(counts) if dealt else [])
         for note in notes:
             job.callback.on_note(note)
         return {

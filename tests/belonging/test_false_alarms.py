@@ -70,3 +70,34 @@ def test_each_score_fires_as_often_as_alpha_says(name, real_path, tmp_path):
     means = np.mean(alarms, axis=0)
     print(f"{name}: t2 {means[0]:.2%}, q {means[1]:.2%}, distance {means[2]:.2%}")
     assert ((means >= 0.8 * ALPHA) & (means <= 1.25 * ALPHA)).all()
+
+
+def patients(rng, n_patients, each=8, d=6):
+    """Return rows whose patients differ as much as the rows of one do, and the patient of each row."""
+    patient = np.repeat(np.arange(n_patients), each)
+    return rng.standard_normal((n_patients, d))[patient] + rng.standard_normal((n_patients * each, d)), patient
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by_patient", [True, False])
+def test_rows_of_new_groups_fire_as_often_where_groups_are_held_out(by_patient, tmp_path):
+    """With few patients, limits from folds of single rows are too low for patients that were never seen."""
+    rng, alarms = np.random.default_rng(0), []
+    for number in range(FITS):
+        X, patient = patients(rng, 40)
+        new, _ = patients(rng, 400)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        np.save(folder / "patient.npy", patient)
+        groups = {"groups": str(folder / "patient.npy")} if by_patient else {}
+        run({
+            "dataset": {"uri": write_npz(folder / "rows.npz", X, np.arange(len(X)) % 2)}, "methods": "pca",
+            "n_components": 3, "precision": "double", "belonging": {"alpha": ALPHA, **groups},
+            "project": {"methods": []}, "output": str(folder / "run"),
+        })  # fmt: skip
+        found = load_model(str(folder / "run"), "pca").belongs(new)
+        alarms.append([(found[f"{score}_p"] <= ALPHA).mean() for score in ("t2", "q", "distance")])
+    means = np.mean(alarms, axis=0)
+    print(f"patients held out {by_patient}: t2 {means[0]:.2%}, q {means[1]:.2%}, distance {means[2]:.2%}")
+    within = (means >= 0.8 * ALPHA) & (means <= 1.25 * ALPHA)
+    assert within.all() if by_patient else means.max() > 1.1 * ALPHA

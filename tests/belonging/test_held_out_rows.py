@@ -76,3 +76,10 @@ def test_other_rows_held_out_by_evaluation_are_refused(tmp_path):
     X, y = labelled(60, 4, 2, 0)
     with pytest.raises(ConfigError, match=r"belonging\.groups and evaluation hold out other rows"):
         run_of(tmp_path, X, y, methods=["pca"], belonging={"groups": "a"}, evaluation={"splits": "folds"})
+
+
+@pytest.mark.parametrize(("n", "noted"), [(80, False), (79, True)])
+def test_few_rows_a_column_are_noted(n, noted, tmp_path):
+    X, y = labelled(n, 4, 2, 0)
+    notes = run_of(tmp_path, X, y, methods=["pca"], belonging={"alpha": 0.1})["belonging"]["notes"]
+    assert any("Limits of scores are off where rows are fewer than 20 a column" in note for note in notes) is noted
