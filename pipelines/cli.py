@@ -44,7 +44,7 @@ def cli() -> None:
       mmpca refresh runs/mine inbox runs/live
 
     Exit codes: 0 done, 1 an unforeseen error, 2 a mistake in options, settings or data,
-    75 a network, store or cluster failed, 130 stopped by Ctrl-C.
+    3 mmpca monitor raises an alarm, 75 a network, store or cluster failed, 130 stopped by Ctrl-C.
     """
 
 

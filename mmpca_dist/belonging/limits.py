@@ -132,8 +132,16 @@ def note_on_few(n_rows: int, n_columns: int) -> list[str]:
     ]
 
 
-def refuse_few(n_rows: float, alpha: float, n_scores: int) -> None:
-    """Raise InputError where no score of so many held-out rows is rare enough to be called so."""
+def refuse_few(n_rows: float, alpha: float, n_scores: int, weights: float | None = None) -> None:
+    """Raise InputError where no score of so many held-out rows is rare enough to be called so.
+
+    Or where their ``weights`` sum to less, so that they are no counts of rows.
+    """
+    if weights is not None and weights < n_rows:
+        raise InputError(
+            f"belonging takes weights for counts of rows, and those of {n_rows:,.0f} rows sum to {weights:,.6g}: scale "
+            "them so that they sum to the number of rows, or leave out belonging."
+        )
     if (n_rows + 1) * alpha < n_scores:
         needed = math.ceil(n_scores / alpha) - 1
         raise InputError(

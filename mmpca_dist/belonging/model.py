@@ -35,6 +35,11 @@ class Belonging:
     """By the column of each score."""
     alpha: float
 
+    @property
+    def n_held_out(self) -> float:
+        """The number of held-out rows, or the sum of their weights."""
+        return next(iter(self.counts.values())).total
+
     def columns(self, X: Any, covariates: Any = None) -> dict[str, NDArray]:
         """Return the columns of rows (n, d): scores, their p-values, ``p`` and ``belongs``."""
         scores = self.scorer.scores(X, scores_in(self.counts), covariates)

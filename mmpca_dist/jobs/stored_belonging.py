@@ -67,4 +67,6 @@ def load_all(run: RunDirectory, methods: Sequence[str], classes: NDArray) -> tup
             f"The run in {run.uri} keeps nothing that tells whether rows belong to those that trained: {how}"
         )
     (whole,) = load_scorers(run, record, WHOLE, classes)
+    if unsolved := [method for method in methods if method not in whole.references]:
+        raise InputError(f"The method {unsolved[0]} of the run in {run.uri} has no components, and so no scores.")
     return whole.only(methods), load_value(run, record, COUNTS), section.alpha

@@ -288,7 +288,9 @@ def plan_of(job: Job) -> Plan:
     if job.inputs.asked.chooses:
         wanted.append((records.CHOOSE, "n_components: auto", "give n_components as numbers", "n_components as numbers"))
     if section is not None:
-        refuse_few(job.dataset.n_rows, section.alpha, len(section.scores))
+        census = job.census
+        weights = None if census.totals is None else float(census.totals.sum())
+        refuse_few(int(census.sizes.sum()), section.alpha, len(section.scores), weights)
         wanted.append((records.BELONGING, "belonging", "leave out belonging", "no belonging"))
     for stage, what, instead, remedy in wanted:
         request = fold_request(job, what, instead)

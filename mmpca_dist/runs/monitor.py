@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.belonging.limits import refuse_few
 from mmpca_dist.configuration.requests import MonitorConfig, TransformConfig
 from mmpca_dist.errors import InputError, OutageError, plural, some_names
 from mmpca_dist.finite import or_none
-from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory, transform_folder
 from mmpca_dist.jobs.events import Callback, told
-from mmpca_dist.jobs.finished_runs import counted, finished, load_model, open_run, solved_methods
+from mmpca_dist.jobs.finished_runs import counted, load_model, open_run, solved_methods
 from mmpca_dist.jobs.stored_belonging import load_belonging, load_reduced
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.runs.monitor_page import bar_lines, monitor_page, scored_rows
@@ -41,9 +41,10 @@ def monitor(config: MonitorConfig, callbacks: list[Callback] | None = None, clie
     Raises InputError where the run keeps no belonging.
     """
     run, output = open_run(config.run), storage.normalize(config.output or f"{config.run.rstrip('/')}-monitor")
-    method = config.method or next(iter(finished(run, records.SOLVE)["models"]))
+    method = config.method or solved_methods(run, run.config.labels)[0]
     belonging = load_belonging(run, method, counted(run).classes)
     alpha = belonging.alpha if config.alpha is None else config.alpha
+    refuse_few(belonging.n_held_out, alpha, len(belonging.counts))
     uri = storage.join(output, f"{storage.digest(config.dataset)[:8]}.zarr")
     if not RunDirectory(transform_folder(uri)).exists:
         storage.remove(uri)  # scores of what was at this address another night
@@ -52,7 +53,7 @@ def monitor(config: MonitorConfig, callbacks: list[Callback] | None = None, clie
     asked = TransformConfig(**settings, features=config.features, label=label)
     transform(asked, callbacks, client)
     limits = {name: counts.limit(alpha / len(belonging.counts)) for name, counts in belonging.counts.items()}
-    rows, labelled, far = _outside(uri, alpha, limits)
+    rows, labelled, far = _outside(uri, alpha, limits, belonging.n_held_out)
     scored = scored_rows(run, belonging, asked, alpha, far)
     record = {
         "dataset": config.dataset, "rows_at": uri, "page": storage.join(output, PAGE), "method": method,
@@ -69,12 +70,15 @@ def monitor(config: MonitorConfig, callbacks: list[Callback] | None = None, clie
     return record
 
 
-def _outside(uri: str, alpha: float, limits: Mapping[str, float]) -> tuple[dict[str, Any], bool, list[int]]:
+def _outside(
+    uri: str, alpha: float, limits: Mapping[str, float], n_held_out: float
+) -> tuple[dict[str, Any], bool, list[int]]:
     """Count the rows that do not belong, and list those farthest out, by p and scores over ``limits``, chunk by chunk.
 
-    Returned are also whether rows have labels, and the positions of those farthest out.
+    Returned are also whether rows have labels, and the positions of those farthest out. Limits are ranks among
+    ``n_held_out`` scores, so that the share of rows beyond them is itself drawn from a beta distribution.
     """
-    from scipy.stats import binom  # slow to import
+    from scipy.stats import betabinom  # slow to import
 
     group: Any = open_group(uri)
     p, numbers, outside = group["p"], group["row"], 0
@@ -92,7 +96,10 @@ def _outside(uri: str, alpha: float, limits: Mapping[str, float]) -> tuple[dict[
             ]
         )[:LISTED]
     n = int(p.shape[0])
-    found = {"rows": n, "outside": outside, "outside_p": float(binom.sf(outside - 1, n, alpha))}
+    beyond = len(limits) * math.floor(alpha / len(limits) * (n_held_out + 1))
+    by_chance = betabinom(n, beyond, n_held_out + 1 - beyond)
+    found = {"rows": n, "outside": outside, "outside_p": float(by_chance.sf(outside - 1)),
+             "limit": int(by_chance.isf(alpha))}  # fmt: skip
     told = {**found, "farthest": [{"row": row, "p": value} for value, _, row, _ in least]}
     return told, "y" in group, [at for *_, at in least]
 
@@ -105,10 +112,11 @@ def _drift(run: RunDirectory, method: str, uri: str, alpha: float) -> dict[str, 
     columns = [np.argsort(-np.abs(model.projection()[0] @ one.direction), kind="stable")[:5] for one in drift.classes]
     return {
         "classes": [_told(one, model, own) for one, own in zip(drift.classes, columns, strict=True)],
-        "moved": [str(one.label) for one in drift.moved(alpha)],
+        "moved": [str(one.label) for one in drift.moved(alpha) if one.distance >= APART],
         "spread": [str(one.label) for one in drift.classes if one.spreads_otherwise],
         "new": [str(label) for label in drift.new],
-        "shares_p": or_none(drift.shares),
+        "missing": [str(label) for label in drift.missing],
+        "share": drift.moved_share if drift.shares <= alpha else 0.0,
     }
 
 
@@ -127,15 +135,14 @@ def heed_drift(
         if action == "refuse":
             callback.on_note(f"{uri} is taken in unchecked: its moments do not tell whether it drifts.")
         return None
-    words, n_moved, share = _class_words(record), len(record["moved"]), record["share"]
+    words, n_moved = _class_words(record), len(record["moved"])
     words += [f"{n_moved} classes moved in all."] * (n_moved > NAMED)
-    words += [f"The shares of the classes changed by {share:.0%} of the rows."] * (share >= SHARE)
     if n_moved or record["new"]:
         callback.on_alarm("refresh", uri, " ".join(words))
         if action == "refuse":
             how = "Correct it, or take it in as it is by 'mmpca refresh --drift note'."
             raise InputError(f"{uri} is not taken in, as it drifts. {' '.join(words)} {how}")
-    if n_moved or share >= SHARE:  # there is a note of new classes already
+    if n_moved or record["share"] >= SHARE:  # there is a note of new classes already
         callback.on_note(f"{uri} drifts. {' '.join(words)}")
     return record
 
@@ -157,7 +164,8 @@ def _drift_of_moments(base: RunDirectory, stored: ClassMoments, new: ClassMoment
     if base.config.dataset.classless:  # a label that nobody gave
         classes, moved = [{**one, "class": ALL_ROWS} for one in classes], [ALL_ROWS] * len(moved)
     share = drift.moved_share if drift.shares <= ALPHA else 0.0
-    return {"classes": classes, "moved": moved, "new": new_labels, "share": share}
+    missing = [str(label) for label in drift.missing]
+    return {"classes": classes, "moved": moved, "new": new_labels, "missing": missing, "share": share}
 
 
 def _told(one: ClassDrift, model: MomentReducer, columns: Any) -> dict[str, Any]:
@@ -185,8 +193,10 @@ def sentences(record: dict[str, Any]) -> list[str]:
     """Return what stands out in a batch."""
     share = record["outside"] / max(record["rows"], 1)
     words = [
-        f"{record['outside']:,} of {plural(record['rows'], 'row')} ({share:.1%}) do not belong to those that trained; "
-        f"at alpha = {record['alpha']:g} rows like these give {math.ceil(record['alpha'] * record['rows']):,} or fewer."
+        f"By {record['method']}, {record['outside']:,} of {plural(record['rows'], 'row')} ({share:.1%}) do not belong "
+        f"to those that trained; about {record['alpha'] * record['rows']:,.0f} are expected, and more than "
+        f"{record['limit']:,} raise an alarm.",
+        "Alarm." if record["alarm"] else "No alarm.",
     ]
     if record["farthest"]:
         words.append(f"Farthest out: row {', '.join(str(one['row']) for one in record['farthest'][:5])}.")
@@ -194,12 +204,16 @@ def sentences(record: dict[str, Any]) -> list[str]:
 
 
 def _class_words(record: dict[str, Any]) -> list[str]:
-    words = []
+    words, share = [], record.get("share", 0)
     for one in record.get("classes", []):
         if one["class"] in record["moved"]:
             how = f"{one['distance']:.2f} of its spread (p = {one['p']:.2g}), most along {', '.join(one['columns'])}"
             what = "set of rows" if one["class"] == ALL_ROWS else f"class {one['class']}"
             words.append(f"The {what} moved by {how}.")
-        elif one["class"] in record["spread"]:
+        elif one["class"] in record.get("spread", []):
             words.append(f"The class {one['class']} has {one['spread']:.2g} times the spread.")
-    return words + [f"New: {some_names(record['new'])}, which the run has not seen."] * bool(record["new"])
+    words += [f"The shares of the classes changed by {share:.0%} of the rows."] * (share >= SHARE)
+    for what, why in (("New", "which the run has not seen"), ("Missing", "which the run has")):
+        if names := record.get(what.lower()):
+            words.append(f"{what}: {some_names(names)}, {why}.")
+    return words

@@ -87,17 +87,14 @@ def monitor_page(
 
 def control_chart(nights: Sequence[Mapping[str, Any]]) -> Figure:
     """Return the share of rows that do not belong, with its limit, and the classes that moved, by night."""
-    from scipy.stats import binom  # slow to import
-
     numbers, counts = np.arange(1, len(nights) + 1), np.array([max(one["rows"], 1) for one in nights])
-    alphas, alarms = np.array([one["alpha"] for one in nights]), np.array([one["outside_p"] for one in nights])
-    shares = np.array([one["outside"] for one in nights]) / counts
+    shares, most = (np.array([one[name] for one in nights]) / counts for name in ("outside", "limit"))
     left, right = (Panel(title, "night", label, width=WIDE, x=Axis(whole=True)) for title, label in (
         ("Rows that do not belong", "share of rows"), ("Classes that moved, or are new", "")))  # fmt: skip
     left.y = Axis(0, format=percent)
     left.line(numbers, shares, "faint")
-    left.line(numbers, binom.isf(alphas, counts, alphas) / counts, "ink", dash="dashed")
-    for chosen, look in ((alarms > alphas, ("faint", "circle")), (alarms <= alphas, ("c1", "triangle"))):
+    left.line(numbers, most, "ink", dash="dashed")
+    for chosen, look in ((shares <= most, ("faint", "circle")), (shares > most, ("c1", "triangle"))):
         left.points(numbers[chosen], shares[chosen], *look, 8)
     names = list(dict.fromkeys(name for one in nights for name in [*one["moved"], *one["new"]]))[:CLASSES]
     right.x.see(numbers)

@@ -58,6 +58,8 @@ class Drift:
     """The share of rows that would have to be of another class for equal shares."""
     new: list[Any]
     """Labels that no stored row has."""
+    missing: list[Any]
+    """Stored labels that no arriving row has."""
 
     def moved(self, alpha: float = 0.05) -> list[ClassDrift]:
         """Return the classes whose means differ, after Holm's correction."""
@@ -99,9 +101,11 @@ def drift_between(stored: Any, arriving: Any, components: NDArray | None = None)
         replace(one, p=float(p), adjusted=adjusted)
         for (one, _), p, adjusted in zip(found, p_values, holm(p_values), strict=True)
     ]
-    counts = np.array([[stored.counts[before[c]] for c in shared], [arriving.counts[after[c]] for c in shared]])
+    here = [arriving.counts[after[c]] if c in after else 0.0 for c in before]
+    counts = np.array([[stored.counts[i] for i in before.values()], here])
     shares, new = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1), [c for c in after if c not in before]
-    return Drift(classes, _shares(counts) if counted else np.nan, float(np.abs(shares[0] - shares[1]).sum() / 2), new)
+    p, moved_share = _shares(counts) if counted and any(here) else np.nan, np.abs(shares[0] - shares[1]).sum() / 2
+    return Drift(classes, p, float(moved_share), new, [c for c in before if c not in after])
 
 
 def _compared(
@@ -126,7 +130,8 @@ def _compared(
         each = [scatters[0] / (n - 1), scatters[1] / (m - 1)]
         traces = [float(np.sum(metric * one)) for one in each]
         spread = traces[1] / traces[0] if traces[0] > 0 else np.nan
-        otherwise = bool(abs(np.log(spread)) > np.log(SPREAD) + ERRORS * np.sqrt(2 / q * (1 / n + 1 / m)))
+        change = abs(np.log(spread)) if spread > 0 else np.inf  # rows that are all the same
+        otherwise = bool(change > np.log(SPREAD) + ERRORS * np.sqrt(2 / q * (1 / n + 1 / m)))
         if otherwise and min(n, m) > q:
             each = [each[0] / n, each[1] / m]
             metric = np.linalg.pinv(each[0] + each[1], hermitian=True)
@@ -134,7 +139,10 @@ def _compared(
     left = freedom - q + 1
     if left <= 0:
         raise InputError(f"There are too few rows to compare means in {q} coordinates. Take fewer components.")
-    value, size = squares * left / (freedom * q), np.where(deviations > 0, apart / deviations, 0.0)
+    value, size = (
+        squares * left / (freedom * q),
+        np.divide(apart, deviations, out=np.zeros_like(apart), where=deviations > 0),
+    )
     largest = np.argsort(-np.abs(size), kind="stable")[:LISTED].tolist()
     return ClassDrift(
         arriving.classes[after].item(), m, float(np.sqrt(max(distance, 0))), value, np.nan, np.nan, spread, otherwise,

@@ -9,6 +9,7 @@ from helpers.tables import labelled, write_npz
 from scipy.sparse import csr_array
 
 from mmpca_dist import load_model, run
+from mmpca_dist.errors import InputError
 
 NAMES = [f"f{j}" for j in range(6)]
 
@@ -65,6 +66,12 @@ def test_a_row_of_weight_two_is_that_row_twice(tmp_path):
     twice, labels = np.repeat(X, weights, axis=0), np.repeat(y, weights)
     for model in models:
         compared(model.belongs(X), naive_belonging.scores(twice, labels, X, model.components_))
+
+
+def test_weights_that_are_no_counts_of_rows_are_refused(tmp_path):
+    X, y = labelled(200, 6, 3, 5)
+    with pytest.raises(InputError, match="those of 200 rows sum to 1: scale them"):
+        run_of(tmp_path, frame_of(X, y).assign(n=1 / 200), dataset={"weight": "n"})
 
 
 @pytest.mark.parametrize(("methods", "solver"), [

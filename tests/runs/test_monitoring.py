@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from helpers.devtools import tab_of_chromium
 from helpers.pictures import Read
 from helpers.reports import check_page
-from helpers.tables import labelled
-from scipy.stats import binom
+from helpers.tables import labelled, write_zarr
+from scipy.stats import betabinom, binom
 
 from mmpca_dist import class_moments, load_model, run
 from mmpca_dist.configuration.requests import MonitorConfig
@@ -182,3 +182,37 @@ def test_a_run_without_belonging_is_refused(tmp_path):
     run({"dataset": {"uri": uri}, "methods": "pca", "n_components": 2, "output": str(tmp_path / "run")})
     with pytest.raises(InputError, match="keeps nothing that tells whether rows belong"):
         monitor(MonitorConfig(run=str(tmp_path / "run"), dataset=uri))
+
+
+def test_methods_without_components_and_levels_that_no_row_reaches_are_refused(tmp_path):
+    """By default the first method of the configuration that has components tells of the night."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((200, 6)), np.repeat([1, 2], 100)
+    X[y == 2] = -X[y == 1]
+    X -= np.repeat([X[y == 1].mean(axis=0), X[y == 2].mean(axis=0)], 100, axis=0)
+    write_zarr(tmp_path / "rows.zarr", X, y, 50)
+    run({
+        "dataset": {"uri": str(tmp_path / "rows.zarr")}, "methods": ["fisher", "pca", "m-pca0"], "n_components": 2,
+        "precision": "double", "belonging": {"alpha": 0.05}, "output": str(tmp_path / "run"),
+    })  # fmt: skip
+    night = {"run": str(tmp_path / "run"), "dataset": str(tmp_path / "rows.zarr")}
+    record = monitor(MonitorConfig(**night))
+    assert record["method"] == "pca"
+    assert "By pca, " in in_words(record)
+    assert "No alarm." in in_words(record)
+    with pytest.raises(InputError, match=r"The method fisher of the run in .* has no components"):
+        monitor(MonitorConfig(**night, method="fisher"))
+    with pytest.raises(InputError, match="that takes 2,999 rows"):
+        monitor(MonitorConfig(**night, alpha=0.001))
+
+
+def test_nights_like_the_run_raise_an_alarm_as_often_as_alpha_says():
+    """Limits are ranks among few scores: with a share of exactly alpha, one night in five would alarm at 1%."""
+    rng, alarms, (held_out, n, alpha) = np.random.default_rng(0), 0, (500, 5000, 0.01)
+    beyond = int(alpha * (held_out + 1))
+    most = betabinom(n, beyond, held_out + 1 - beyond).isf(alpha)
+    for _ in range(2000):
+        limit = np.sort(rng.chisquare(3, held_out))[-beyond]
+        alarms += np.count_nonzero(rng.chisquare(3, n) >= limit) > most
+    assert alarms <= 2000 * alpha + 3 * np.sqrt(2000 * alpha)
+    assert alarms >= 4

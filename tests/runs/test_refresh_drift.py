@@ -66,7 +66,7 @@ def test_a_class_that_moved_is_noted_and_recorded(base, tmp_path):
 def test_rows_of_the_same_distribution_are_taken_in_without_a_word(base, tmp_path):
     heard = Alarms()
     entry = refreshed(base, arrived(tmp_path, X[160:], Y[160:]), tmp_path / "live", heard)["taken"][0]
-    assert entry["drift"] == {"classes": [], "moved": [], "new": [], "share": 0}
+    assert entry["drift"] == {"classes": [], "moved": [], "new": [], "missing": [], "share": 0}
     assert (heard.notes, heard.alarms) == ([], [])
 
 

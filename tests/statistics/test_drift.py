@@ -115,3 +115,21 @@ def test_what_cannot_be_compared_is_refused():
     wide, few = rng.standard_normal((20, 40)), np.arange(20) % 2
     with pytest.raises(InputError, match="too few rows to compare means in 40 coordinates"):
         class_moments(wide, few).drift(class_moments(wide, few))
+
+
+def test_constant_columns_repeated_rows_and_classes_that_are_gone():
+    """No warning, and no column that does not vary among those that moved."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((300, 4)), np.arange(300) % 3
+    X[:, 2] = 7
+    same, moved = np.tile(X[y == 0][:1], (20, 1)), X[y == 1][:20]
+    moved[:, 0] += 1
+    arriving = class_moments(np.concatenate([same, moved]), np.repeat([0, 1], 20))
+    drift = class_moments(X, y, precision="double").drift(arriving)
+    assert drift.missing == [2]
+    assert drift.shares < 1e-4
+    assert drift.moved_share == pytest.approx(1 / 3)
+    assert drift.classes[0].spreads_otherwise
+    assert 1 in [one.label for one in drift.moved()]
+    assert drift.classes[1].columns[0][0] == 0
+    assert drift.classes[1].columns[-1] == (2, 0.0)
