@@ -97,7 +97,7 @@ class ConceptEraser(OneToOneFeatureMixin, FisherDiscriminant):
         before = columns * np.sqrt(shares)[:, None]
         after = before - (before @ components.T) @ taken
         scale = 1 if statistics.scale is None else statistics.scale
-        self.taken_ = taken * scale
+        self.taken_ = np.asarray(taken * scale, np.float64)
         norms = {name: float(np.linalg.norm(one * scale)) for name, one in (("before", before), ("after", after))}
         return Solution(
             components, values, np.full(len(values), np.nan), pairs.relative_errors, float(values.sum()),
