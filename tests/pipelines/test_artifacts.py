@@ -138,7 +138,7 @@ def test_rows_that_moved_are_an_event_a_count_and_what_a_flow_returns(prefect_se
         )
     result = state.result()
     assert (result["alarm"], result["moved"], result["rows"]) == (True, ["1"], 100)
-    assert state.message.startswith(f"{result['outside']} of 100 rows") and "The class 1 moved by" in state.message
+    assert f"{result['outside']} of 100 rows" in state.message and "The class 1 moved by" in state.message
     page = artifacts_of(state)["monitor-result"]
     assert "The class 1 moved by" in page and result["rows_at"] in page
     assert tasks_of(state)[0].name == "monitor new.npz with run"

@@ -126,7 +126,7 @@ def test_the_same_run_again_repeats_nothing(tmp_path):
     recorder = Recorder()
     run(config, [recorder])
     assert {stage for stage, reused in recorder.ended.items() if reused} == {
-        "count", "reduce", "search", *SWEEPS, "solve", "project", "report",
+        "count", "reduce", "search", *SWEEPS, "solve", "project", "erasure", "report",
     }  # fmt: skip
     assert model_hash(tmp_path / "out", METHODS) == before
 
