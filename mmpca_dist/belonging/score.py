@@ -31,7 +31,7 @@ class Reference:
 
     @property
     def held(self) -> float:
-        """What components hold of the squared distance of a row to the mean, on average."""
+        """The mean squared distance of rows to the mean within the span of the components."""
         total = self.scatters.sum(axis=0) + (self.centres * self.counts[:, None]).T @ self.centres
         return float(np.sum(self.span * (total @ self.span)) / self.counts.sum())
 

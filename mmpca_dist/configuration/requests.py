@@ -62,7 +62,7 @@ DriftAction = Literal["note", "refuse", "ignore"]
 
 
 class RefreshSection(Section):
-    """What a refresh does with new rows of which a class moved or is new."""
+    """How a refresh treats new rows of which a class moved or is new."""
 
     drift: DriftAction = setting("note", example="refuse", description="Note it, refuse the rows, or do not compare")
 

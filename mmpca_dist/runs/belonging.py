@@ -1,4 +1,4 @@
-"""What a run keeps to tell of new rows whether they belong to those that it was fitted to."""
+"""The stages of a run that score its rows by models of the other folds, and keep the counts for rows to come."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ class FoldScoring:
         rows, request, parts = self.job.rows(records.REDUCE), self.request, self.splits
         pooled = scatters_of_parts(parts, rows.dataset.n_features, request.needs.scatters) < parts.counts[0].size
         folds = moments_by_fold(rows, parts, precision=request.precision, pooled=pooled)
-        output = self._save(self._scorers(rows, parts, ((one, None) for one in folds.statistics(request))))
+        scorers = self._scorers(rows, parts, ((one, None) for one in folds.statistics(request)))
+        output = save_scorers(self.job.run, FOLDS, scorers, parts.classes)
         whole = functools.reduce(lambda left, right: left.merge(right), folds.parts)
         return tall_statistics(whole, {}, precision=request.precision, class_weight=request.class_weight), output
 
@@ -97,10 +98,8 @@ class FoldScoring:
             if request.in_memory:
                 batch = read_all(job.dataset, parts, Tasks(scheduler=rows.scheduler))
                 rows, parts = held_rows(batch, job.census), parts.known(batch)
-            meter = Meter(rows.on_pass)
-            scorers = self._scorers(
-                rows, parts, (merged_moments if request.merged else own_passes)(rows, parts, request, meter)
-            )
+            training = merged_moments if request.merged else own_passes
+            scorers = self._scorers(rows, parts, training(rows, parts, request, Meter(rows.on_pass)))
         if counts is None:
             counts = HeldOutScores(parts, scorers, self.section.scores).over(rows)
         whole = complete(rows, Whole.of(parts), [self._whole(statistics)], self.section.shrinkage)
@@ -118,9 +117,6 @@ class FoldScoring:
         labels, meter = self.job.config.labels, Meter(rows.on_pass)
         sizes = {label: self.job.sizes(label)[-1] for label in labels}
         return scorers_of(rows, parts, self.request, training, meter, sizes, self.section.shrinkage)
-
-    def _save(self, scorers: list[RowScorer]) -> str:
-        return save_scorers(self.job.run, FOLDS, scorers, self.splits.classes)
 
     def _load(self) -> list[RowScorer]:
         return load_scorers(self.job.run, self.job.results.of(records.REDUCE), FOLDS, self.splits.classes)

@@ -288,6 +288,11 @@ def plan_of(job: Job) -> Plan:
     if job.inputs.asked.chooses:
         wanted.append((records.CHOOSE, "n_components: auto", "give n_components as numbers", "n_components as numbers"))
     if section is not None:
+        if erasing := job.inputs.asked.erasing:
+            raise InputError(
+                f"belonging scores rows by their components, and {', '.join(erasing)} keeps all columns: leave out one "
+                "of both."
+            )
         census = job.census
         weights = None if census.totals is None else float(census.totals.sum())
         refuse_few(int(census.sizes.sum()), section.alpha, len(section.scores), weights)

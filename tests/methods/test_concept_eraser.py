@@ -1,7 +1,7 @@
 """Erased rows: LEACE's, of zero covariance with the classes, whatever reads them; what that does not promise."""
 
 import dask.array as da
-import naive
+import naive_scatters
 import numpy as np
 import pandas as pd
 import pytest
@@ -25,7 +25,7 @@ def rows(n, d, n_classes=3, offset=0.0, seed=0):
 
 def left(Z, X, y, w=None):
     """Return the norm of the covariance with the classes after erasing, by that before."""
-    after, before = (np.linalg.norm(naive.concept_covariance(each, y, w)) for each in (Z, X))
+    after, before = (np.linalg.norm(naive_scatters.concept_covariance(each, y, w)) for each in (Z, X))
     return after / before
 
 
@@ -34,7 +34,7 @@ def test_without_shrinkage_it_is_leace(shape):
     """Twice the rounding of a pseudo-inverse of condition 1e4 and less."""
     X, y = rows(*SHAPES[shape])
     eraser = ConceptEraser(shrinkage=0, precision="double").fit(X, y)
-    np.testing.assert_allclose(eraser.transform(X), naive.erased(X, y), atol=1e-9 * np.abs(X).max())
+    np.testing.assert_allclose(eraser.transform(X), naive_scatters.erased(X, y), atol=1e-9 * np.abs(X).max())
     assert eraser.components_.shape == eraser.taken_.shape == (2, X.shape[1])
 
 
@@ -56,7 +56,7 @@ def test_no_covariance_is_left(shape, options):
     eraser = ConceptEraser(precision="double", **options).fit(X, y)
     assert left(eraser.transform(X), X, y) < 1e-14
     told = eraser.certificate_["covariance"]
-    np.testing.assert_allclose(told["before"], np.linalg.norm(naive.concept_covariance(X, y)), rtol=1e-9)
+    np.testing.assert_allclose(told["before"], np.linalg.norm(naive_scatters.concept_covariance(X, y)), rtol=1e-9)
     assert told["after"] < 1e-14 * told["before"]
     np.testing.assert_allclose(eraser.transform(X).mean(axis=0), X.mean(axis=0), atol=1e-12)
 
@@ -66,7 +66,7 @@ def test_means_far_larger_than_the_spread():
     X, y = rows(300, 8, offset=1e6)
     eraser = ConceptEraser(shrinkage=0, precision="double").fit(X, y)
     assert left(eraser.transform(X), X, y) < 1e-9
-    np.testing.assert_allclose(eraser.transform(X), naive.erased(X, y), atol=1e-6)
+    np.testing.assert_allclose(eraser.transform(X), naive_scatters.erased(X, y), atol=1e-6)
 
 
 @pytest.mark.parametrize("shrinkage", [0.0, 1e-3])
@@ -83,7 +83,7 @@ def test_columns_of_very_different_scale(shrinkage):
     X, y = rows(300, 8)
     X *= np.logspace(-6, 6, 8)
     Z = ConceptEraser(shrinkage=shrinkage, precision="double", standardize=True).fit_transform(X, y)
-    before, after = (naive.concept_covariance(each, y) / X.std(axis=0)[:, None] for each in (X, Z))
+    before, after = (naive_scatters.concept_covariance(each, y) / X.std(axis=0)[:, None] for each in (X, Z))
     assert np.linalg.norm(after) < 1e-12 * np.linalg.norm(before)
 
 
@@ -92,7 +92,7 @@ def test_weights_are_repeated_rows():
     w = np.random.default_rng(1).integers(0, 4, 120)
     eraser = ConceptEraser(shrinkage=0, precision="double").fit(X, y, sample_weight=w)
     kept = w > 0
-    np.testing.assert_allclose(eraser.transform(X[kept]), naive.erased(X[kept], y[kept], w[kept]), atol=1e-9)
+    np.testing.assert_allclose(eraser.transform(X[kept]), naive_scatters.erased(X[kept], y[kept], w[kept]), atol=1e-9)
     assert left(eraser.transform(X), X, y, w) < 1e-14
 
 

@@ -2,6 +2,7 @@
 
 import dask.array as da
 import naive
+import naive_scatters
 import numpy as np
 import pytest
 import scipy.sparse
@@ -53,7 +54,7 @@ def test_quotients_are_their_twins(case, standardize, weighted):
     mean = counts @ X / counts.sum()
     rows = (X - mean) / np.sqrt(counts @ (X - mean) ** 2 / counts.sum()) if standardize else X
     over, under = covariance(rows, y, A, w), covariance(rows, y, B, w)
-    values, vectors = naive.contrast(over, under)
+    values, vectors = naive_scatters.contrast(over, under)
     kept = np.abs(values) > 1e-10 * np.abs(values).max()
     np.testing.assert_allclose(found.eigenvalues_, values[kept], rtol=1e-9)
     same_but_signs(found.components_, vectors[:, kept].T, 1e-7)  # of gaps above 1e-3
@@ -135,7 +136,7 @@ def test_common_spatial_patterns_are_those_of_two_steps(n):
     X, y = labelled(n, 6, 2, seed=6)
     X[y == 1] *= [1, 3, 1, 0.5, 1, 1]
     names = np.asarray(["left", "right"])[y]
-    shares, filters = naive.common_spatial_patterns(X, names, "left", "right")
+    shares, filters = naive_scatters.common_spatial_patterns(X, names, "left", "right")
     both = {"class": {"left": 1, "right": 1}}
     found = fitted(X, names, A={"class": "left"}, B=both)
     np.testing.assert_allclose(found.eigenvalues_, shares, rtol=1e-10)
@@ -216,7 +217,7 @@ def test_shrinkage_keeps_directions_without_scatter():
         found = fitted(X, y, A="total", B="within", shrinkage=g)
         A, W = covariance(X, y, "total"), covariance(X, y, "within")
         B = (1 - g) * W + g * np.trace(W) / 50 * np.eye(50)
-        values, vectors = naive.contrast(A, B)
+        values, vectors = naive_scatters.contrast(A, B)
         assert len(found.eigenvalues_) == 19
         np.testing.assert_allclose(found.eigenvalues_[0], values[0], rtol=1e-8)
         assert largest_angle(found.components_[:1], vectors[:, :1]) < 1e-6

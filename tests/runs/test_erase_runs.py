@@ -1,6 +1,6 @@
 """Runs that erase the classes: projected rows, of every kind of table, have no covariance with them."""
 
-import naive
+import naive_scatters
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +8,7 @@ import scipy.sparse
 from helpers.tables import config_of, write_npz
 
 from mmpca_dist import Callback, ConceptEraser, load_model, open_dataset, run, transform
+from mmpca_dist.errors import InputError
 
 N, D = 600, 8
 RNG = np.random.default_rng(0)
@@ -35,7 +36,8 @@ def projected(tmp_path, uri, dataset=None, callback=None, **changes):
 
 
 def left(Z, rows, y=Y):
-    return np.linalg.norm(naive.concept_covariance(Z, y)) / np.linalg.norm(naive.concept_covariance(rows, y))
+    after, before = (np.linalg.norm(naive_scatters.concept_covariance(each, y)) for each in (Z, rows))
+    return after / before
 
 
 @pytest.mark.parametrize(
@@ -46,7 +48,7 @@ def test_written_rows_are_those_of_the_model(changes, tmp_path, several_units):
     model = load_model(output, "erase")
     np.testing.assert_allclose(Z, model.transform(X), rtol=1e-12, atol=1e-12)
     weights = np.asarray([2.0, 3.0, 1.0])[Y] if "class_weight" in changes else np.ones(N)
-    after, before = (np.linalg.norm(naive.concept_covariance(each, Y, weights)) for each in (Z, X))
+    after, before = (np.linalg.norm(naive_scatters.concept_covariance(each, Y, weights)) for each in (Z, X))
     assert after < 1e-14 * before and Z.shape == X.shape
     transform(output, tmp_path / "rows.npz", tmp_path / "new", methods=["erase"])
     again = open_dataset(str(tmp_path / "new" / "projected" / "erase.zarr")).read_rows(0, N)
@@ -89,3 +91,8 @@ def test_sparse_rows_become_dense_and_a_note_says_so(tmp_path):
     assert left(Z, rows) < 1e-13 and any("dense" in note for note in heard.notes)
     expected = ConceptEraser(precision="double").fit(scipy.sparse.csr_array(rows), Y).transform(rows)
     np.testing.assert_allclose(Z, expected, atol=1e-11)
+
+
+def test_belonging_of_erased_rows_is_refused(tmp_path):
+    with pytest.raises(InputError, match="belonging scores rows by their components, and erase keeps all columns"):
+        projected(tmp_path, write_npz(tmp_path / "rows.npz", X, Y), belonging={"alpha": 0.1})
