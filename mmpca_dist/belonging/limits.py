@@ -72,16 +72,18 @@ class ScoreCounts:
         Source: Vovk, Gammerman & Shafer 2005, "Algorithmic learning in a random world"; across folds Vovk 2015,
         "Cross-conformal predictors".
         """
-        codes, larger = _steps(scores), np.append(np.cumsum(self.counts[::-1])[::-1], 0.0)
-        if self._places is None:
-            return (1 + larger[np.searchsorted(self.steps, codes)]) / (self.total + 1)
-        return (1 + larger[self._places][np.clip(codes - self.steps[0], 0, len(self._places) - 1)]) / (self.total + 1)
+        codes, (values, table) = _steps(scores), self._tables
+        if table is None:
+            return values[np.searchsorted(self.steps, codes)]
+        return table.take(codes - self.steps[0], mode="clip")
 
     @functools.cached_property
-    def _places(self) -> NDArray[np.intp] | None:
-        """Where each step from the first one to the last stands among those that have scores; None of very many."""
+    def _tables(self) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        """The p-value of each step, and beyond all, and of each number from the first step on; None of very many."""
+        values = (1 + np.append(np.cumsum(self.counts[::-1])[::-1], 0.0)) / (self.total + 1)
         first, stop = int(self.steps[0]), int(self.steps[-1]) + 2
-        return np.searchsorted(self.steps, np.arange(first, stop)) if stop - first <= MOST_STEPS else None
+        few = stop - first <= MOST_STEPS
+        return values, values[np.searchsorted(self.steps, np.arange(first, stop))] if few else None
 
     def limit(self, alpha: float) -> float:
         """Return the ceil((n + 1) (1 - alpha))-th smallest held-out score, up to its step."""
@@ -101,8 +103,10 @@ def with_p(columns: Mapping[str, Any], counts: Mapping[str, ScoreCounts], alpha:
     ``p`` is the smallest times the number of scores, at most 1; a row belongs where it is above ``alpha``.
     """
     each = {f"{name}_p": own.p(np.asarray(columns[name])) for name, own in counts.items()}
-    p = np.minimum(np.min(list(each.values()), axis=0) * len(each), 1.0)
-    return {**columns, **each, "p": p, "belongs": p > alpha}
+    p = np.minimum(functools.reduce(np.minimum, each.values()) * len(each), 1.0)
+    kind = columns[next(iter(counts))].dtype
+    single = {name: column.astype(kind, copy=False) for name, column in {**each, "p": p}.items()}
+    return {**columns, **single, "belongs": p > alpha}
 
 
 def notes_on(counts: Mapping[str, Mapping[str, ScoreCounts]]) -> list[str]:

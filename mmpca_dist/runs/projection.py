@@ -96,8 +96,9 @@ def project_rows(
     for table in [] if begun else tables:
         table.begin(kept, rows, dtype, label_type, scores.types(dataset, table.methods))
     spans = spans_of(chunk_edges(dataset.n_rows, rows))
-    beside = scores.beside(dataset, dtype)
-    if beside is not None:
+    plain = all(one.mean is None and one.offset is None for one in projectors)
+    beside = scores.beside(dataset, dtype, plain)
+    if beside is not None and beside.centre is not None:
         projectors = [one.about(beside.centre) for one in projectors]
     task = _Projection(projectors, tables, kept, rows, scores, beside, held_out)
     written = tasks.run(OnRows(dataset, task.run), spans, operator.add, "project")
@@ -138,6 +139,7 @@ class _Projection:
     def run(self, dataset: Dataset, span: Span) -> Written:
         written = Written(0)
         dtype = self.projectors[0].matrix.dtype
+        less_later = self.beside is not None and self.beside.centre is not None
         groups = ([one for one in self.projectors if (one.mean is None) == uncentred] for uncentred in (True, False))
         joined = [(group, self._joined(group, dataset.sparse)) for group in groups if group]
         for batch in read_batches(dataset, span, sparse=dataset.sparse, by_blocks=True):
@@ -151,7 +153,7 @@ class _Projection:
                 if counter:
                     counter.add(block)
                 for group, matrix in joined:
-                    Z, rows = self._reduced(block, group, *matrix, less=not self.beside)
+                    Z, rows = self._reduced(block, group, *matrix, less=not less_later)
                     ends = np.cumsum([one.matrix.shape[1] for one in group])
                     for one, own in zip(group, np.split(Z, ends[:-1], axis=1), strict=True):
                         by_method[one.name][at] = own if one.taken is None else one.erased(block, own)
@@ -160,11 +162,13 @@ class _Projection:
                 else:
                     scored.append(self.scores.of_block(block))
             if self.beside:
-                scored.append(self.beside.of_rows(by_method, squares))
+                scored = self.beside.of_rows(by_method, squares)
+            if less_later:
                 by_method = {one.name: (by_method[one.name] - one.offset).astype(dtype) for one in self.projectors}
             part = batch.start // self.chunk_rows, self.token
             for table in self.tables:
-                rows = np.concatenate([by_method[method] for method in table.methods], axis=1)
+                parts = [by_method[method] for method in table.methods]
+                rows = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
                 beside = kept | self.scores.columns(scored, table.methods)
                 written += table.write(part, rows, batch.rows, beside, labels, batch.start)
             written += Written(0, counts=counter.counts()) if counter else Written(0)

@@ -23,7 +23,7 @@ from mmpca_dist.ingest.to_parquet import write_tables
 from mmpca_dist.jobs.object_records import GROUP
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.stores import storage, zarr_stores
-from mmpca_dist.stores.zarr_stores import CHECKED
+from mmpca_dist.stores.zarr_stores import CHECKED, write_chunk
 from mmpca_dist.tables.levels import is_text
 from mmpca_dist.tables.readers.zarr_groups import ROWS
 from mmpca_dist.tables.side_columns import KeptColumns
@@ -139,7 +139,7 @@ class RowTable:
                 values |= {names[name]: column for name, column in kept.items()}
                 for name, column in values.items():
                     array = _open(self.uri, name, part[1])
-                    array[start : start + len(rows)] = _as_array(column, array.dtype, name)
+                    write_chunk(storage.join(self.uri, name), array, start, _as_array(column, array.dtype, name))
                 return Written(rows.nbytes)
             columns = {ROW: pa.array(numbers), **{names[name]: column for name, column in kept.items()}}
             columns |= {} if labels is None else {LABEL: pa.array(labels.tolist())}

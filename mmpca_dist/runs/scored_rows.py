@@ -18,12 +18,14 @@ from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import counted
 from mmpca_dist.jobs.stored_belonging import load_all
-from mmpca_dist.passes.units import read_batch
+from mmpca_dist.passes.units import blocks, read_batch
 from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.dataset import Dataset
 
 MOST_HELD = 100
-"""Q comes from projected rows in single precision where components hold at most so many times as much."""
+"""Q is taken from squared lengths that are at most so many times as large, as each takes digits from it."""
+SCORED_ROWS = 8192
+"""Rows that are scored at a time: their coordinates stay in the processor's cache."""
 Scored = dict[str, dict[str, NDArray]]
 """Columns by method."""
 
@@ -48,20 +50,25 @@ class RowScores:
         found = self.scorer.scores(block.X, self.names(), block.roles.get("covariates"))
         return {method: with_p(own, self.counts[method], self.alpha) for method, own in found.items()}
 
-    def beside(self, rows: Dataset, dtype: np.dtype) -> Beside | None:
-        """Return what takes these scores from projected rows of this type; None where the rows must be read for it."""
-        if self.scorer is None or rows.sparse or not all(self._is_exact(method, dtype) for method in self.counts):
-            return None
-        mean = self.scorer.mean
-        # What single precision takes from the mean of rows in single precision is less than their own rounding.
-        return Beside(self.as_type(dtype), mean.astype(np.result_type(rows.dtype, dtype)))
+    def beside(self, rows: Dataset, dtype: np.dtype, plain: bool) -> Beside | None:
+        """Return what takes these scores from projected rows of this type; None where the rows must be read for it.
 
-    def _is_exact(self, method: str, dtype: np.dtype) -> bool:
-        """Tell whether Q, a difference of two squared lengths, has digits enough."""
+        Projections are ``plain`` where all are A^T x.
+        """
+        scorer = self.scorer
+        if scorer is None or rows.sparse or not (dtype == np.float64 or self._has_digits(0.0)):
+            return None
+        mean, near = scorer.mean, scorer.scale is None and self._has_digits(float(scorer.mean @ scorer.mean))
+        # What single precision takes from the mean of rows in single precision is less than their own rounding.
+        centre = None if plain and near else mean.astype(np.result_type(rows.dtype, dtype))
+        return Beside(self.as_type(dtype), centre, mean if centre is None else mean - centre)
+
+    def _has_digits(self, length: float) -> bool:
+        """Tell whether Q, a difference of squared lengths, has digits: rows have ``length`` more than coordinates."""
         assert self.scorer is not None  # noqa: S101  (others have no scores)
-        if dtype == np.float64 or method not in self.scorer.references or "q" not in self.counts[method]:
-            return True
-        return self.scorer.references[method][1].held < MOST_HELD * self.counts[method]["q"].mean
+        held = {method: reference.held for method, (_, reference) in self.scorer.references.items()}
+        least = {m: self.counts[m]["q"].mean if "q" in self.counts[m] else own for m, own in held.items()}
+        return all(length + own < MOST_HELD * least[method] for method, own in held.items())
 
     def as_type(self, dtype: np.dtype) -> RowScores:
         """Return the same for coordinates of this type."""
@@ -92,28 +99,37 @@ class RowScores:
 
 @dataclass(frozen=True)
 class Beside:
-    """Scores of rows that are projected: from coordinates about a centre, and from squared distances to it."""
+    """Scores of rows that are projected: from their coordinates, and from squared distances to their mean."""
 
     scores: RowScores
-    centre: NDArray
-    """The mean, as rows are subtracted from it, shape (d,)."""
+    centre: NDArray | None
+    """The mean, shape (d,), as rows come less it; None where they come as they are, their mean being no larger."""
+    left: NDArray[np.float64]
+    """The mean of rows as they come, shape (d,)."""
 
     def squares(self, rows: NDArray) -> NDArray:
-        """Return |D^-1 x|^2 of rows x less the centre, which are overwritten, shape (n,)."""
-        scale = None if self.scores.scorer is None else self.scores.scorer.scale
-        if scale is not None:
-            rows /= scale.astype(rows.dtype)
-        return np.vecdot(rows, rows)
+        """Return |D^-1 (x - mean)|^2 of rows as they come, shape (n,); those less the centre are overwritten."""
+        scorer = self.scores.scorer
+        assert scorer is not None  # noqa: S101  (others have no scores)
+        if scorer.scale is not None:
+            rows /= scorer.scale.astype(rows.dtype)
+        squares = np.vecdot(rows, rows)
+        if self.centre is None:
+            squares -= 2 * (rows @ self.left.astype(rows.dtype)) - rows.dtype.type(self.left @ self.left)
+        return squares
 
-    def of_rows(self, reduced: Mapping[str, NDArray], squares: NDArray) -> Scored:
-        """Return the columns of rows by their coordinates, by method, and by `squares`."""
+    def of_rows(self, reduced: Mapping[str, NDArray], squares: NDArray) -> list[Scored]:
+        """Return the columns of blocks of rows by their coordinates, by method, and by `squares`."""
         scores, scorer, names = self.scores, self.scores.scorer, self.scores.names()
         assert scorer is not None  # noqa: S101  (others have no scores)
-        shift = (scorer.mean - self.centre) @ scorer.matrix
-        return {
-            method: with_p(
-                scores_of(reduced[method] - shift[columns].astype(squares.dtype), squares, own, names),
-                scores.counts[method], scores.alpha,
-            )
-            for method, (columns, own) in scorer.references.items()
-        }  # fmt: skip
+        shift = (self.left @ scorer.matrix).astype(squares.dtype)
+        return [
+            {
+                method: with_p(
+                    scores_of(reduced[method][some] - shift[columns], squares[some], own, names),
+                    scores.counts[method], scores.alpha,
+                )
+                for method, (columns, own) in scorer.references.items()
+            }
+            for some in blocks(len(squares), SCORED_ROWS)
+        ]  # fmt: skip

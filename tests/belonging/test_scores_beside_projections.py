@@ -12,11 +12,11 @@ from mmpca_dist.runs import scored_rows
 METHODS = ["pca", "fisher", {"name": "bm2pca", "max_iter": 3}]
 
 
-@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize(("standardize", "shift"), [(False, 0), (False, 100), (True, 100)])
 @pytest.mark.parametrize(("precision", "near"), [("double", 1e-9), ("single", 1e-3)])
-def test_scores_beside_projected_rows_are_those_of_the_rows(precision, near, standardize, tmp_path):
+def test_scores_beside_projected_rows_are_those_of_the_rows(precision, near, standardize, shift, tmp_path):
     X, y = labelled(300, 8, 2, 5)
-    X = (X + 100).astype("f4")
+    X = (X + shift).astype("f4")
     run_of(tmp_path, X, y, methods=METHODS, precision=precision, standardize=standardize, evaluation={"folds": 2})
     new = np.concatenate([X[:40], X[:40] + np.float32(3)])
     target = str(tmp_path / "scored.zarr")
