@@ -85,12 +85,13 @@ class RowScores:
         if self.scorer is None:
             return {}
         batch = read_batch(rows, 0, 1, (), sparse=rows.sparse)
-        return {name: column.type for name, column in self.columns([self.of_block(batch)], methods).items()}
+        columns = self.columns([self.of_block(batch)], methods)
+        return {name: pa.array(column).type for name, column in columns.items()}
 
     def columns(self, blocks: Sequence[Scored], methods: Sequence[str]) -> dict[str, Any]:
         """Return the columns of some methods, of blocks one after the other, by the names that a table gives them."""
         return {
-            method_name: pa.array(np.concatenate([block[method][name] for block in blocks]))
+            method_name: np.concatenate([block[method][name] for block in blocks])
             for method in methods if self.scorer is not None
             for name in blocks[0][method]
             for method_name in [name if len(methods) == 1 else f"{method}_{name}"]

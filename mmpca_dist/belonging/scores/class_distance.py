@@ -10,7 +10,7 @@ from mmpca_dist.belonging.score import Reference, Score, ScoredRows
 from mmpca_dist.passes.units import blocks
 
 BLOCK = 1024
-"""Classes, and rows, that are compared at once."""
+"""Classes that are compared at once, with as many rows, or with more where there are fewer classes."""
 
 
 def class_distance(rows: ScoredRows, reference: Reference) -> dict[str, Any]:
@@ -20,17 +20,17 @@ def class_distance(rows: ScoredRows, reference: Reference) -> dict[str, Any]:
     """
     Z, centres = rows.coordinates @ reference.within, reference.centres @ reference.within
     lengths, nearest = np.einsum("ij,ij->i", centres, centres) / 2, np.zeros(len(Z), np.intp)
-    for some in blocks(len(Z), BLOCK):
-        best = np.full(len(Z[some]), np.inf)
+    for some in blocks(len(Z), BLOCK**2 // min(len(centres), BLOCK)):
+        closest, least = [], []
         for block in blocks(len(centres), BLOCK):
             apart = lengths[block] - Z[some] @ centres[block].T
-            closest = np.argmin(apart, axis=1)
-            found = apart[np.arange(len(apart)), closest]
-            nearer = found < best
-            nearest[some] = np.where(nearer, closest + block.start, nearest[some])
-            best = np.where(nearer, found, best)
-    offsets = Z - centres[nearest]
-    return {"nearest_class": reference.classes[nearest], "distance": np.einsum("ij,ij->i", offsets, offsets)}
+            closest.append(np.argmin(apart, axis=1))
+            least.append(np.take_along_axis(apart, closest[-1][:, None], axis=1)[:, 0])
+            closest[-1] += block.start
+        block_of_least = np.argmin(least, axis=0)[None]
+        nearest[some] = np.take_along_axis(np.asarray(closest), block_of_least, axis=0)[0]
+    offsets = Z - centres.take(nearest, axis=0)
+    return {"nearest_class": reference.classes.take(nearest), "distance": np.einsum("ij,ij->i", offsets, offsets)}
 
 
 SCORE = Score("class-distance", "distance", class_distance)
