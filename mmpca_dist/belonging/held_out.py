@@ -23,6 +23,7 @@ from mmpca_dist.evaluation.training import Trained
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.units import BLOCK_ROWS, read_batches
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
+from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span
@@ -108,6 +109,8 @@ class HeldOutScores:
     splits: Splits
     scorers: Sequence[RowScorer]
     names: Sequence[str]
+    adjustment: Adjustment | None = None
+    """How widened rows come to the columns by the moments of all rows."""
 
     def over(self, rows: Rows) -> Counts:
         """Return the counts of all rows, from a pass over them."""

@@ -26,7 +26,7 @@ from mmpca_dist.evaluation.training import (
     scatters_of_parts,
 )
 from mmpca_dist.jobs import records
-from mmpca_dist.jobs.finished_runs import load_model, solved_methods
+from mmpca_dist.jobs.finished_runs import load_model, solved_methods, statistics_of
 from mmpca_dist.jobs.job import Job
 from mmpca_dist.jobs.stored_arrays import load_value, save_value
 from mmpca_dist.jobs.stored_belonging import COUNTS, FOLDS, HELD_OUT, WHOLE, load_scorers, save_scorers
@@ -49,7 +49,8 @@ def shares_reduction(job: Job, request: EvaluationRequest) -> bool:
 
 def shares_projection(job: Job, shared: bool) -> bool:
     """Tell whether rows are scored as they are projected, where scorers are there by then."""
-    return shared and bool(job.config.projected) and job.dataset.widening is None
+    sparse = job.dataset.sparse and job.dataset.widening is not None
+    return shared and bool(job.config.projected) and not sparse
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ class FoldScoring:
         """Return what scores rows while these are projected, where the reduction has left the scorers."""
         if not shares_projection(self.job, FOLDS in self.job.results.of(records.REDUCE)["outputs"]):
             return None
-        return HeldOutScores(self.splits, self._load(), self.section.scores)
+        adjustment = statistics_of(self.job.run).adjustment if self.job.dataset.widening else None
+        return HeldOutScores(self.splits, self._load(), self.section.scores, adjustment)
 
     def keep(self, statistics: Statistics) -> records.BelongingRecord:
         """Keep what tells of new rows whether they belong, after passes for what was not found on the way."""

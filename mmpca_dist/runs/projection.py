@@ -85,7 +85,8 @@ def project_rows(
 ) -> Written:
     """Project all rows with every method in one pass into tables, and return what was written.
 
-    ``keep`` names the columns that go with the rows. Until all rows are written, readers find no Zarr group, and a
+    ``keep`` names the columns that go with the rows. Rows that ``held_out`` scores come widened, if
+    they are. Until all rows are written, readers find no Zarr group, and a
     folder of parts holds a file that is none.
     """
     kept, dtype = KeptColumns.of(dataset, keep), projectors[0].matrix.dtype
@@ -152,6 +153,8 @@ class _Projection:
                 at = slice(block.start - batch.start, block.stop - batch.start)
                 if counter:
                     counter.add(block)
+                if self.held_out and self.held_out.adjustment:
+                    block = replace(block, X=self.held_out.adjustment.rows(block.X))
                 for group, matrix in joined:
                     Z, rows = self._reduced(block, group, *matrix, less=not less_later)
                     ends = np.cumsum([one.matrix.shape[1] for one in group])
@@ -256,7 +259,9 @@ def project(
     if job.dataset.sparse and (dense := [one.name for one in projectors if one.taken is not None]):
         job.callback.on_note(f"Sparse rows become dense as {', '.join(dense)} keeps their columns and their mean.")
     rows, fills = job.dataset.unwidened, projectors[0].fills
-    if fills is not None:
+    if held_out and held_out.adjustment:
+        rows = job.dataset
+    elif fills is not None:
         rows = filled_rows(rows, fills, projectors[0].adjustment)
     scores = RowScores.of(job.inputs.fitted, [one.name for one in projectors]) if job.inputs.fitted else RowScores()
     written = project_rows(rows, projectors, tables, job.tasks("project"), job.config.project.keep, scores, held_out)

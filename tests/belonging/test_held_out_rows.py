@@ -53,19 +53,22 @@ def test_whole_stretches_are_held_out(stretches, projected, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("methods", "projected", "more"),
+    ("methods", "projected", "gaps", "more"),
     [
-        (["pca", "fisher", "m-pca0"], True, []),
-        (["pca", "fisher"], False, ["score"]),
-        (["m-pca1b"], True, ["moments", "score"]),
+        (["pca", "fisher", "m-pca0"], True, False, []),
+        (["pca", "fisher"], True, True, []),
+        (["pca", "fisher"], False, False, ["score"]),
+        (["m-pca1b"], True, False, ["moments", "score"]),
     ],
 )
-def test_scores_take_no_pass_more_than_they_must(methods, projected, more, tmp_path):
+def test_scores_take_no_pass_more_than_they_must(methods, projected, gaps, more, tmp_path):
     """Where moments determine the methods, folds share the reduction, and scores the projection."""
     X, y = labelled(300, 8, 3, 1)
-    plain = run_of(tmp_path / "plain", X, y, methods=methods, belonging=None)
+    X[::7, 2] = np.nan if gaps else 0
+    dataset = {"dataset": {"missing": "mean"}} if gaps else {}
+    plain = run_of(tmp_path / "plain", X, y, methods=methods, belonging=None, **dataset)
     project = {"methods": methods if projected else []}
-    scored = run_of(tmp_path / "scored", X, y, methods=methods, project=project)
+    scored = run_of(tmp_path / "scored", X, y, methods=methods, project=project, **dataset)
     found = read_passes(scored)
     for name in read_passes(plain):
         found.remove(name)

@@ -4,6 +4,7 @@ import naive_belonging
 import numpy as np
 import pandas as pd
 import pytest
+import zarr
 from helpers.runs import through
 from helpers.tables import labelled, write_npz
 from scipy.sparse import csr_array
@@ -31,6 +32,26 @@ def run_of(folder, frame, **settings):
 
 def frame_of(X, y):
     return pd.DataFrame(X, columns=NAMES).assign(label=y)
+
+
+@pytest.mark.parametrize("columns", [["missing"], ["covariates"], ["missing", "covariates"]])
+def test_scores_of_the_projection_s_pass_are_those_of_a_pass_of_their_own(columns, tmp_path):
+    X, y = labelled(200, 6, 3, 5)
+    frame = frame_of(X, y).assign(age=np.random.default_rng(0).normal(50, 10, 200))
+    if "missing" in columns:
+        frame.loc[::7, "f2"] = np.nan
+    dataset = {name: {"missing": "mean", "covariates": ["age"]}[name] for name in columns}
+    if columns == ["missing"]:
+        frame = frame.drop(columns="age")
+    rows, found = frame.drop(columns="label"), []
+    for name, project in (("shared", {}), ("apart", {"methods": []})):
+        (tmp_path / name).mkdir()
+        models = run_of(tmp_path / name, frame, dataset=dataset, project=project)
+        found.append([model.belongs(rows)[["t2_p", "q_p", "distance_p"]] for model in models])
+    for method, model, shared, apart in zip(("pca", "fisher"), models, *found, strict=True):
+        np.testing.assert_allclose(shared, apart, atol=1.01 / 201)  # a score between two steps may be in either
+        projected = zarr.open_group(str(tmp_path / "shared" / "run" / "projected" / f"{method}.zarr"), mode="r")
+        np.testing.assert_allclose(projected["X"][:], model.transform(rows), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("standardize", [False, True])
