@@ -49,6 +49,8 @@ from .runs.outcomes import to_anndata as to_anndata
 from .runs.python_api import evaluate as evaluate
 from .runs.python_api import refresh as refresh
 from .runs.python_api import transform as transform
+from .statistics.cells import CellMoments as CellMoments
+from .statistics.cells import cell_moments as cell_moments
 from .statistics.from_rows import class_moments as class_moments
 from .statistics.moments import ClassMoments as ClassMoments
 from .tables.compose import open_dataset as open_dataset

@@ -38,7 +38,7 @@ from mmpca_dist.methods.base.traits import Option, Traits
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.class_weights import ClassWeight
-from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.moments import ClassMoments, Moments
 from mmpca_dist.statistics.pair_scatter import PairScatter
 from mmpca_dist.statistics.scatters import (
     ClassWeighting,
@@ -179,7 +179,7 @@ class MarginPCA(BlockReducer):
     @classmethod
     def from_moments(  # type: ignore[override]
         cls,
-        moments: ClassMoments,
+        moments: Moments,
         variant: str = "m-pca0",
         n_components: int | None = None,
         *,
@@ -190,7 +190,7 @@ class MarginPCA(BlockReducer):
 
         Parameters
         ----------
-        moments : ClassMoments
+        moments : ClassMoments or CellMoments
         medians : array of shape (C, d), optional
             For ``m-pca1b``: the medians of the rows not of each class.
         """

@@ -128,10 +128,10 @@ class ChunkAdder:
             counting = np.flatnonzero(weights[labels])
             if not len(counting):
                 continue
-            # Of pooled parts, the rows of one.
+            # Of pooled parts, the rows of one; of levels of groups, from the first to the last.
             some = slice(runs.edges[counting[0]], runs.edges[counting[-1] + 1]) if self._by_class else slice(None)
             weighted, more = panel[some], 1.0
-            if not np.all(weights[labels[counting]] == 1):
+            if not np.all(weights[runs.codes[some]] == 1):
                 roots, more = _roots(weights[runs.codes[some]], panel.dtype)
                 weighted = weighted * roots[:, None]
             finite = self._add_products(scatter, weighted, power * more) and finite

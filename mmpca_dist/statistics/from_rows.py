@@ -100,11 +100,14 @@ def moments_of(
     classes: Any = None,
     scheduler: Scheduler | None = None,
     weightings: Collection[ClassWeighting] = tuple(ClassWeighting),
+    weights: NDArray | None = None,
 ) -> ClassMoments:
     """Return the class moments of a data set, over ``classes`` or those of its labels.
 
-    Scatters that are pooled determine the sums of these ``weightings``.
+    Scatters that are pooled determine the sums of these ``weightings``, or are sums with these ``weights`` (k, C).
     """
+    if precision not in ("single", "double"):
+        raise InputError(f"precision={precision!r} must be 'single' or 'double'.")
     all_classes = None if classes is None else np.unique(normalize_labels(classes, "classes"))
     scheduler, spans = scheduler or Threads(), make_spans(dataset)
     census = count_labels(dataset, spans, Tasks(scheduler=scheduler))
@@ -114,8 +117,9 @@ def moments_of(
         encode(census.classes, all_classes, dataset.uri)
         census = census.over(all_classes)
     rows = Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler)
-    moments, _ = take_moments(rows, precision=precision, weights=weights_of(census, dataset.n_features, weightings))
-    return moments
+    if weights is None:
+        weights = weights_of(census, dataset.n_features, weightings)
+    return take_moments(rows, precision=precision, weights=weights)[0]
 
 
 def class_moments(
@@ -155,8 +159,12 @@ def class_moments(
     >>> MarginPCA.from_moments(both, "m-pca0", 2).components_.shape
     (2, 4)
     """
-    if precision not in ("single", "double"):
-        raise InputError(f"precision={precision!r} must be 'single' or 'double'.")
+    dataset, scheduler = rows_and_scheduler(X, y, sample_weight)
+    return moments_of(dataset, precision=precision, classes=classes, scheduler=scheduler)
+
+
+def rows_and_scheduler(X: Any, y: Any, sample_weight: Any) -> tuple[Dataset, Scheduler]:
+    """Return the rows that ``class_moments`` takes as a data set, and what reads it: threads, or Dask."""
     scheduler: Scheduler = Threads()
     y, X, weights = labels_of(y, X), as_table(X), labels_of(sample_weight, name="sample_weight")
     if isinstance(X, ForeignTable) and X.lazy:
@@ -166,7 +174,7 @@ def class_moments(
         dataset = rows_in_memory(X, label_array(y, "y"), "the array in memory")
         if weights is not None:
             dataset = weighted(dataset, weights)
-    return moments_of(dataset, precision=precision, classes=classes, scheduler=scheduler)
+    return dataset, scheduler
 
 
 def n_scatters(n_classes: int, n_features: int, weightings: Collection[ClassWeighting] = ()) -> int:

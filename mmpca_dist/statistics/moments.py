@@ -6,6 +6,7 @@ Source: Chan, Golub & LeVeque 1983, "Algorithms for computing the sample varianc
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,17 @@ from mmpca_dist.statistics.precision import DOUBLE, LARGE, refuse_too_large
 from mmpca_dist.statistics.target_sums import TargetSums
 from mmpca_dist.statistics.widening import Widening, same_widening
 from mmpca_dist.tables.labels import unite
+
+
+ROUNDING = 4 * float(np.finfo(np.float64).eps)
+"""Of the largest weight of a class, for each scatter that is stored."""
+
+
+class Moments(Protocol):
+    """Moments from which those of classes follow: of classes, or of cells."""
+
+    def by_class(self) -> ClassMoments:
+        """Return the moments of the classes."""
 
 
 @storable
@@ -140,12 +152,17 @@ class ClassMoments:
         if self.weights is None:
             return target
         mix, *_ = np.linalg.lstsq(self.weights.T, target, rcond=None)
-        if not np.allclose(mix @ self.weights, target, rtol=1e-9, atol=0):
+        rounding = ROUNDING * len(self.weights) * float(np.abs(target).max(initial=0))
+        if not np.allclose(mix @ self.weights, target, rtol=1e-9, atol=rounding):
             raise InputError(
                 "These moments pool the scatters of the classes, and what they keep does not determine this method: "
                 "m-pca0 needs moments of all rows from one pass. Take the moments of all rows at once."
             )
         return np.asarray(mix)
+
+    def by_class(self) -> ClassMoments:
+        """Return these moments, as cell moments return those of their classes."""
+        return self
 
     def merge(self, other: ClassMoments) -> ClassMoments:
         """Return the moments of both sets of rows together; exact.

@@ -22,7 +22,7 @@ from mmpca_dist.statistics.adjustment import Adjustment, lost_columns, make_cons
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.class_weights import ClassWeight, class_factors
 from mmpca_dist.statistics.column_units import ROUNDING, standard_deviations, weighted_mean
-from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.moments import ClassMoments, Moments
 from mmpca_dist.statistics.pair_scatter import PairScatter
 from mmpca_dist.statistics.precision import refuse_vanished, work_type
 from mmpca_dist.statistics.widening import effective_precision
@@ -285,7 +285,7 @@ def without_noise(moments: ClassMoments, unit: float, mixed: bool = False) -> Cl
 
 
 def tall_statistics(
-    moments: ClassMoments,
+    moments: Moments,
     medians: Mapping[str, NDArray[np.float64]] | None = None,
     *,
     precision: str,
@@ -293,7 +293,8 @@ def tall_statistics(
     class_weight: ClassWeight = None,
 ) -> ColumnStatistics:
     """Return statistics whose working coordinates are the columns."""
-    unadjusted, precision = moments, effective_precision(precision, moments.widening)
+    moments = unadjusted = moments.by_class()
+    precision = effective_precision(precision, moments.widening)
     if class_weight is not None:
         moments = moments.reweighted(class_factors(class_weight, moments.classes, moments.counts))
     adjustment, subtracted = None, np.zeros(1)

@@ -28,7 +28,7 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.from_rows import moments_of
-from mmpca_dist.statistics.moments import ClassMoments, merge_classes
+from mmpca_dist.statistics.moments import ClassMoments, Moments, merge_classes
 from mmpca_dist.statistics.working_statistics import ColumnStatistics, Statistics, tall_statistics
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.foreign import asked_by
@@ -225,12 +225,12 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, 
         return None
 
     @classmethod
-    def from_moments(cls, moments: ClassMoments, n_components: int | None = None, **parameters: Any) -> Self:
+    def from_moments(cls, moments: Moments, n_components: int | None = None, **parameters: Any) -> Self:
         """Return the reducer that follows from stored class moments, with no look at the rows."""
         return cls(n_components=n_components, **parameters).fit_moments(moments)
 
     def fit_moments(
-        self, moments: ClassMoments, medians: Mapping[str, NDArray] | None = None, at_most: bool = False
+        self, moments: Moments, medians: Mapping[str, NDArray] | None = None, at_most: bool = False
     ) -> Self:
         """Solve from class moments, and medians by pairing; ``at_most`` as in ``fit_statistics``."""
         self.check_parameters()

@@ -1,0 +1,268 @@
+"""``CellMoments``: moments of crossed cells of classes and groups, which answer questions without the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError, did_you_mean, some_names
+from mmpca_dist.passes.serialization import storable
+from mmpca_dist.statistics.adjustment import Adjustment
+from mmpca_dist.statistics.column_units import weighted_mean
+from mmpca_dist.statistics.costs import use_pooled
+from mmpca_dist.statistics.from_rows import moments_of, rows_and_scheduler
+from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.widening import Widening
+from mmpca_dist.tables.labels import label_array
+
+LABEL = "label"
+"""The axis of the classes."""
+
+
+@storable
+@dataclass(frozen=True)
+class CellMoments:
+    """Count, mean and scatter of every crossed cell of classes and groups that has rows.
+
+    Each method but ``by_class`` returns other cell moments, for a further question. `MarginPCA.from_moments` and the
+    other estimators take them, as they take class moments.
+
+    Attributes
+    ----------
+    cells : ClassMoments
+        Of K cells, whose ``classes`` are their numbers. Where all scatters would be large, they are summed up by the
+        levels of each axis.
+    axes : tuple of str
+        ``"label"``, and the names of the groups.
+    levels : tuple of arrays
+        The sorted levels of each axis.
+    codes : int array of shape (K, A)
+        The level of each cell on each axis.
+    factors : float64 array of shape (K,)
+        How much the rows of each cell count; 0 of cells that are left out.
+    removed : tuple of str
+        Axes whose effects are removed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_iris
+    >>> from mmpca_dist import MarginPCA, cell_moments
+    >>> X, y = load_iris(return_X_y=True)
+    >>> cells = cell_moments(X, y, {"site": np.arange(150) % 3})
+    >>> MarginPCA.from_moments(cells.where(site=[0, 1]).merge({9: [0, 1]}), "pca", 2).classes_.tolist()
+    [2, 9]
+    """
+
+    cells: ClassMoments
+    axes: tuple[str, ...]
+    levels: tuple[NDArray, ...]
+    codes: NDArray[np.intp]
+    factors: NDArray[np.float64]
+    removed: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        axes = ", ".join(f"{len(own)} {name}" for name, own in zip(self.axes, self.levels, strict=True))
+        return f"<CellMoments: {self.cells.n_rows:,} rows, {self.cells.n_features:,} features, {axes}>"
+
+    def where(self, **levels: Any) -> Self:
+        """Return the rows with these levels of axes alone, such as ``where(site=["a", "b"])``.
+
+        Raises
+        ------
+        InputError
+            For an axis or a level that is not there, or where no row is left.
+        """
+        factors = self.factors.copy()
+        for name, wanted in levels.items():
+            axis = self._axis(name)
+            places = [self._level(axis, level) for level in _listed(wanted)]
+            factors[~np.isin(self.codes[:, axis], places)] = 0
+        if not factors.any():
+            raise InputError("No row has all of these levels.")
+        return replace(self, factors=factors)
+
+    def merge(self, classes: Mapping[Any, Iterable[Any]]) -> Self:
+        """Return the same rows with some classes merged, such as ``merge({"T": ["T1", "T2"]})``.
+
+        Raises InputError for a class that is not there, or is merged twice, and a new name that another class has.
+        """
+        labels, merged = self.levels[0], self.levels[0].astype(object)
+        for name, members in classes.items():
+            for member in members:
+                place = self._level(0, member)
+                if merged[place] != labels[place]:
+                    raise InputError(f"The class {member!r} is merged twice.")
+                merged[place] = name
+        taken = [str(own) for own, was in zip(merged, labels, strict=True) if own == was and own in classes]
+        if taken:
+            raise InputError(f"The classes merged cannot be called {some_names(taken)}: another class is.")
+        new, places = np.unique(label_array(merged.tolist(), "classes"), return_inverse=True)
+        codes = np.column_stack([places[self.codes[:, 0]], self.codes[:, 1:]])
+        return replace(self, levels=(new, *self.levels[1:]), codes=codes)
+
+    def balance(self, name: str) -> Self:
+        """Return the same rows so weighted that in each class all levels of an axis that it has count the same.
+
+        The weights of each class have the same sum as before. Raises InputError for an axis that is not there.
+        """
+        axis, counts, factors = self._axis(name), self.cells.counts * self.factors, self.factors.copy()
+        for label in np.unique(self.codes[:, 0]):
+            own = (self.codes[:, 0] == label) & (counts > 0)
+            sums = np.bincount(self.codes[own, axis], counts[own], len(self.levels[axis]))
+            share = counts[own].sum() / max(np.count_nonzero(sums), 1)
+            factors[own] *= share / sums[self.codes[own, axis]]
+        return replace(self, factors=factors)
+
+    def remove(self, *names: str) -> Self:
+        """Return the same rows less the effects of axes, as covariates of a fit have them, within classes.
+
+        Raises
+        ------
+        InputError
+            For an axis that is not there, or is that of the classes.
+        """
+        if any(self._axis(name) == 0 for name in names):
+            raise InputError("The effects of the classes cannot be removed: name other axes.")
+        return replace(self, removed=tuple(dict.fromkeys([*self.removed, *names])))
+
+    def drop(self, columns: Iterable[int]) -> Self:
+        """Return the same rows without the columns at these positions."""
+        kept = np.setdiff1d(np.arange(self.cells.n_features), list(columns))
+        means, scatters = self.cells.means[:, kept], self.cells.scatters[:, kept[:, None], kept]
+        return replace(self, cells=replace(self.cells, means=means, scatters=scatters))
+
+    def by_class(self) -> ClassMoments:
+        """Return the moments of the classes.
+
+        Raises
+        ------
+        InputError
+            Where scatters are summed up by level, and the question needs those of cells; or an axis whose effects are
+            to be removed is determined by the class.
+        """
+        moments = self._widened() if self.removed else self._of_classes(self.cells.means)
+        return Adjustment.of(moments).moments(moments) if self.removed else moments
+
+    def _widened(self) -> ClassMoments:
+        """Return class moments of rows with indicators of the levels that are removed beside their columns.
+
+        They are none where a single level is left, whose effect is in all means alike.
+        """
+        counting, parts, names = self.factors > 0, [], list[str]()
+        for axis in map(self._axis, self.removed):
+            present = np.unique(self.codes[counting, axis])[1:]  # one level follows from the others
+            parts.append(self.codes[:, axis][:, None] == present)
+            names += [f"{self.axes[axis]}={self.levels[axis][level]}" for level in present]
+        none = np.zeros(0)
+        widening = Widening(self.cells.n_features, none.astype(np.intp), none, tuple(names))
+        return replace(self._of_classes(np.concatenate([self.cells.means, *parts], axis=1)), widening=widening)
+
+    def _of_classes(self, means: NDArray[np.float64]) -> ClassMoments:
+        """Return the moments of classes from the means of cells (K, e), which may be those of more than d columns."""
+        cells, factors, d = self.cells, self.factors, self.cells.n_features
+        members = (self.codes[:, 0] == np.arange(len(self.levels[0]))[:, None]) * (factors > 0)
+        present = np.flatnonzero(members.any(axis=1))
+        targets, weights = members[present] * factors, None
+        if cells.pooled and (use_pooled(len(present), means.shape[1]) or not _determined(cells, targets)):
+            weights, targets = np.ones((1, len(present))), targets.sum(axis=0, keepdims=True)
+        if cells.pooled and not _determined(cells, targets):
+            raise InputError(
+                f"These moments keep sums of scatters by {', by '.join(self.axes)}, and the question needs those of "
+                "single cells. Ask for the levels of one axis, or take moments of fewer groups."
+            )
+        found = ClassMoments.empty(self.levels[0][present], means.shape[1], weights)
+        for at, label in enumerate(present):
+            own = np.flatnonzero(members[label])
+            found.counts[at], found.sizes[at] = (
+                (counts := cells.counts[own] * factors[own]).sum(),
+                cells.sizes[own].sum(),
+            )
+            found.means[at] = weighted_mean(means[own], counts)
+            offsets = (means[own] - found.means[at]) * np.sqrt(counts)[:, None]
+            found.scatters[at if weights is None else 0] += offsets.T @ offsets
+        for scatter, target in zip(found.scatters, targets, strict=True):
+            own = np.flatnonzero(target)
+            within = cells.scatter(target) if cells.pooled else np.tensordot(target[own], cells.scatters[own], axes=1)
+            scatter[:d, :d] += within
+        return found
+
+    def _axis(self, name: str) -> int:
+        if name not in self.axes:
+            raise InputError(
+                f"There is no axis {name!r}; there are {', '.join(self.axes)}.{did_you_mean(name, self.axes)}"
+            )
+        return self.axes.index(name)
+
+    def _level(self, axis: int, level: Any) -> int:
+        names = [str(own) for own in self.levels[axis].tolist()]
+        if str(level) not in names:
+            raise InputError(f"No row has {self.axes[axis]} {level!r}.{did_you_mean(str(level), names)}")
+        return names.index(str(level))
+
+
+def _listed(levels: Any) -> list[Any]:
+    return list(levels) if isinstance(levels, (list, tuple, set, np.ndarray)) else [levels]
+
+
+def _determined(cells: ClassMoments, targets: NDArray[np.float64]) -> bool:
+    """Tell whether pooled scatters determine these sums of those of the cells."""
+    try:
+        for target in targets:
+            cells.trace(target)
+    except InputError:
+        return False
+    return True
+
+
+def sums_by_level(codes: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Return the weights of cells in the sums of scatters by each level of each axis, shape (sum of levels, K)."""
+    return np.concatenate([column == np.unique(column)[:, None] for column in codes.T]).astype(np.float64)
+
+
+def cell_moments(
+    X: Any, y: Any, groups: Mapping[str, Any], *, precision: str = "single", sample_weight: Any = None
+) -> CellMoments:
+    """Return the moments of every crossed cell of classes and groups, from one pass over the rows.
+
+    Parameters
+    ----------
+    X, y, precision, sample_weight : as in ``class_moments``
+    groups : mapping of str to arrays of shape (n,), or pandas.DataFrame
+        The group of each row, on each axis.
+
+    Returns
+    -------
+    CellMoments
+        With a d x d scatter of every cell that occurs up to 256 MiB; beyond, with sums of them by the levels of each
+        axis.
+
+    Raises
+    ------
+    InputError
+        For rows that are not finite, labels that are not classes, and groups of other lengths.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mmpca_dist import cell_moments
+    >>> X, y, site = np.eye(6), [0, 1] * 3, ["a", "a", "a", "b", "b", "b"]
+    >>> cell_moments(X, y, {"site": site}).where(site="a").by_class().sizes.tolist()
+    [2, 1]
+    """
+    axes = (LABEL, *map(str, groups))
+    columns = [label_array(y, "y"), *(label_array(groups[name], f"groups[{name!r}]") for name in groups)]
+    if len(set(axes)) < len(axes) or len({len(column) for column in columns}) > 1:
+        lengths = ", ".join(f"{name} {len(column):,}" for name, column in zip(axes, columns, strict=True))
+        raise InputError(f"Groups need names of their own, and a level a row; lengths: {lengths}.")
+    found = [np.unique(column, return_inverse=True) for column in columns]
+    codes, keys = np.unique(np.column_stack([own for _, own in found]), axis=0, return_inverse=True)
+    dataset, scheduler = rows_and_scheduler(X, keys.ravel(), sample_weight)
+    weights = sums_by_level(codes) if use_pooled(len(codes), dataset.n_features) else None
+    cells = moments_of(dataset, precision=precision, scheduler=scheduler, weights=weights, weightings=())
+    codes = codes[cells.classes]  # rows of weight zero are left out
+    return CellMoments(cells, axes, tuple(levels for levels, _ in found), codes, np.ones(len(codes)))
