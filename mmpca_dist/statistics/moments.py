@@ -22,7 +22,6 @@ from mmpca_dist.statistics.target_sums import TargetSums
 from mmpca_dist.statistics.widening import Widening, same_widening
 from mmpca_dist.tables.labels import unite
 
-
 ROUNDING = 4 * float(np.finfo(np.float64).eps)
 """Of the largest weight of a class, for each scatter that is stored."""
 
