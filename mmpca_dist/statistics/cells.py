@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, did_you_mean, some_names
+from mmpca_dist.faults import Setting
+from mmpca_dist.passes.census import count_labels
 from mmpca_dist.passes.serialization import storable
+from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.column_units import weighted_mean
 from mmpca_dist.statistics.costs import use_pooled
 from mmpca_dist.statistics.from_rows import moments_of, rows_and_scheduler
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.widening import Widening
-from mmpca_dist.tables.labels import label_array
+from mmpca_dist.tables.batch import Batch
+from mmpca_dist.tables.compose import column_of
+from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.labels import encode, label_array
+from mmpca_dist.tables.roles import PART
+from mmpca_dist.tables.spans import make_spans
 
 LABEL = "label"
 """The axis of the classes."""
@@ -219,21 +228,16 @@ def _determined(cells: ClassMoments, targets: NDArray[np.float64]) -> bool:
     return True
 
 
-def sums_by_level(codes: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return the weights of cells in the sums of scatters by each level of each axis, shape (sum of levels, K)."""
-    return np.concatenate([column == np.unique(column)[:, None] for column in codes.T]).astype(np.float64)
-
-
 def cell_moments(
-    X: Any, y: Any, groups: Mapping[str, Any], *, precision: str = "single", sample_weight: Any = None
+    X: Any, y: Any = None, groups: Any = (), *, precision: str = "single", sample_weight: Any = None
 ) -> CellMoments:
     """Return the moments of every crossed cell of classes and groups, from one pass over the rows.
 
     Parameters
     ----------
     X, y, precision, sample_weight : as in ``class_moments``
-    groups : mapping of str to arrays of shape (n,), or pandas.DataFrame
-        The group of each row, on each axis.
+    groups : mapping of str to arrays of shape (n,), pandas.DataFrame, or list of str
+        The group of each row, on each axis; of a ``Dataset`` the names of its columns.
 
     Returns
     -------
@@ -254,15 +258,49 @@ def cell_moments(
     >>> cell_moments(X, y, {"site": site}).where(site="a").by_class().sizes.tolist()
     [2, 1]
     """
-    axes = (LABEL, *map(str, groups))
-    columns = [label_array(y, "y"), *(label_array(groups[name], f"groups[{name!r}]") for name in groups)]
-    if len(set(axes)) < len(axes) or len({len(column) for column in columns}) > 1:
-        lengths = ", ".join(f"{name} {len(column):,}" for name, column in zip(axes, columns, strict=True))
-        raise InputError(f"Groups need names of their own, and a level a row; lengths: {lengths}.")
-    found = [np.unique(column, return_inverse=True) for column in columns]
-    codes, keys = np.unique(np.column_stack([own for _, own in found]), axis=0, return_inverse=True)
-    dataset, scheduler = rows_and_scheduler(X, keys.ravel(), sample_weight)
-    weights = sums_by_level(codes) if use_pooled(len(codes), dataset.n_features) else None
-    cells = moments_of(dataset, precision=precision, scheduler=scheduler, weights=weights, weightings=())
-    codes = codes[cells.classes]  # rows of weight zero are left out
-    return CellMoments(cells, axes, tuple(levels for levels, _ in found), codes, np.ones(len(codes)))
+    names = [groups] if isinstance(groups, str) else list(groups)
+    axes = [LABEL, *map(str, names)]
+    if len(set(axes)) < len(axes):
+        raise InputError(f"Groups need names of their own, other than {LABEL!r}: {', '.join(axes[1:])}.")
+    levels: Sequence[NDArray]
+    if isinstance(X, Dataset):
+        dataset, scheduler = rows_and_scheduler(X, y, sample_weight)
+        rows = dataset.unmapped
+        columns = [column_of(rows.stored, name, Setting("groups")) for name in axes[1:]]
+        views = [rows, *(rows.labelled_by(column, PART) for column in columns)]
+        spans, tasks = make_spans(dataset), Tasks(scheduler=scheduler)
+        levels = [count_labels(view, spans, tasks).classes for view in views]
+        dataset = dataset.keyed(partial(_cell_of, views=views, levels=levels))
+    else:
+        known = [label_array(np.asarray(y), "y"), *(label_array(groups[name], f"groups[{name!r}]") for name in names)]
+        if len({len(own) for own in known}) > 1:
+            lengths = ", ".join(f"{name} {len(own):,}" for name, own in zip(axes, known, strict=True))
+            raise InputError(f"There must be a level of each axis a row; they have: {lengths}.")
+        levels, codes = zip(*(np.unique(own, return_inverse=True) for own in known), strict=True)
+        keys = np.ravel_multi_index(codes, tuple(map(len, levels)))
+        dataset, scheduler = rows_and_scheduler(X, keys, sample_weight)
+    shape = tuple(map(len, levels))
+
+    def codes_of(cells: NDArray) -> NDArray[np.intp]:
+        return np.column_stack(np.unravel_index(cells, shape))
+
+    def sums_of(cells: NDArray) -> NDArray[np.float64]:
+        return sums_by_level(codes_of(cells))
+
+    cells = moments_of(dataset, precision=precision, scheduler=scheduler, sums_of=sums_of)
+    codes = codes_of(cells.classes)
+    return CellMoments(cells, tuple(axes), tuple(levels), codes, np.ones(len(codes)))
+
+
+def _cell_of(batch: Batch, views: Sequence[Dataset], levels: Sequence[NDArray]) -> NDArray[np.intp]:
+    """Return the number of the cell of each row."""
+    own = [
+        encode(view.read_labels(batch.start, batch.stop), names, view.uri)
+        for view, names in zip(views, levels, strict=True)
+    ]
+    return np.ravel_multi_index(own, tuple(map(len, levels)))
+
+
+def sums_by_level(codes: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Return the weights of cells in the sums of scatters by each level of each axis, shape (sum of levels, K)."""
+    return np.concatenate([column == np.unique(column)[:, None] for column in codes.T]).astype(np.float64)

@@ -70,18 +70,24 @@ class ChunkAdder:
         self._centres = np.zeros((n_classes, d), np.result_type(native, work))
         self._centred = np.zeros(n_classes)  # weights of the rows of which the centres are about the means
         self._widening = widening
-        self._panel = np.empty((PANEL, d), work)
+        pooled = [] if weights is None else [np.flatnonzero(own) for own in weights]
+        # Classes of parts follow each other; those of a level of a group may be anywhere, and take larger blocks.
+        self._scattered = any(len(own) and own[-1] - own[0] >= len(own) for own in pooled)
+        self.block_rows = rows_of_classes(len(pooled) if self._scattered else n_classes, d)
+        if pooled and not self._scattered:
+            self.block_rows = BLOCK_ROWS
+        n_panel = max(PANEL, self.block_rows if pooled else 0)
+        self._panel = np.empty((n_panel, d), work)
         self._product = np.empty((d, d), work)
-        self._near = np.empty((0 if weights is None else BLOCK_ROWS, d), self._centres.dtype)  # centres of rows
-        self._ones = np.ones(PANEL, work)
+        self._near = np.empty((0 if weights is None else self.block_rows, d), self._centres.dtype)  # centres of rows
+        self._ones = np.ones(n_panel, work)
         # Rows of the type of the panel are taken into it, and centred there.
         self._raw = self._panel
         if widening is not None or native != work:
-            self._raw = np.empty((PANEL, d if widening is None else widening.n_columns), native)
-        self._wide = np.empty((0 if widening is None else PANEL, d), self._centres.dtype)
+            self._raw = np.empty((n_panel, d if widening is None else widening.n_columns), native)
+        self._wide = np.empty((0 if widening is None else n_panel, d), self._centres.dtype)
         # Sums over all classes take rows as they come; those of each class, or of some classes, take these one by one.
         self._by_class = weights is None or not np.all(weights)
-        self.block_rows = rows_of_classes(n_classes, d) if weights is None else BLOCK_ROWS
 
     def add(self, batch: Batch, codes: NDArray) -> None:
         """Add a batch of up to ``block_rows`` dense rows, with the position of each one's class, shape (n,).
@@ -116,7 +122,7 @@ class ChunkAdder:
         return finite
 
     def _add_together(self, rows: _Rows, runs: _Runs) -> bool:
-        """Add a block, of up to ``BLOCK_ROWS`` rows, to sums of scatters."""
+        """Add a block of rows to sums of scatters."""
         labels, which = runs.labels, slice(None) if runs.as_they_come else runs.order
         centres = np.take(self._centres, runs.codes, axis=0, out=self._near[: len(runs.codes)], mode="clip")
         panel, roots, power = self._centre(rows, which, centres, runs.row_weights)
@@ -128,8 +134,11 @@ class ChunkAdder:
             counting = np.flatnonzero(weights[labels])
             if not len(counting):
                 continue
-            # Of pooled parts, the rows of one; of levels of groups, from the first to the last.
-            some = slice(runs.edges[counting[0]], runs.edges[counting[-1] + 1]) if self._by_class else slice(None)
+            some: slice | NDArray[np.intp] = slice(None)
+            if self._by_class:  # of pooled parts, the rows of one
+                some = slice(runs.edges[counting[0]], runs.edges[counting[-1] + 1])
+            if self._scattered:
+                some = np.flatnonzero(weights[runs.codes])
             weighted, more = panel[some], 1.0
             if not np.all(weights[runs.codes[some]] == 1):
                 roots, more = _roots(weights[runs.codes[some]], panel.dtype)

@@ -8,7 +8,7 @@ import pytest
 from helpers.tables import labelled
 from scipy.sparse import csr_array
 
-from mmpca_dist import MarginPCA, cell_moments
+from mmpca_dist import MarginPCA, cell_moments, open_dataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 
@@ -71,6 +71,17 @@ def test_rows_of_any_form(form):
     agrees(asked(cells, **question), naive_cells.moments(*naive_cells.answered(X, y, groups, None, **question)))
 
 
+def test_columns_of_a_table_that_is_read_by_chunks(tmp_path):
+    X, y, groups = rows()
+    table = pd.DataFrame(X, columns=[f"f{j}" for j in range(6)]).assign(label=y, **groups)
+    table.to_parquet(tmp_path / "rows.parquet", row_group_size=50)
+    data = open_dataset(str(tmp_path / "rows.parquet"), label="label", drop=["site", "batch"])
+    cells, question = cell_moments(data, groups=["site", "batch"], precision="double"), QUESTIONS["everything"]
+    agrees(asked(cells, **question), naive_cells.moments(*naive_cells.answered(X, y, groups, None, **question)))
+    with pytest.raises(InputError, match="sites"):
+        cell_moments(data, groups=["sites"])
+
+
 def test_sums_by_level_answer_what_they_determine(monkeypatch):
     """Of cells whose scatters are large, sums by each level of each axis are kept."""
     X, y, groups = rows()
@@ -128,7 +139,7 @@ def test_questions_that_have_no_answer(ask, message):
 
 def test_groups_are_refused_where_they_do_not_fit_the_rows():
     X, y, groups = rows()
-    with pytest.raises(InputError, match="a level a row; lengths: label 240, site 239"):
+    with pytest.raises(InputError, match="they have: label 240, site 239"):
         cell_moments(X, y, {"site": groups["site"][1:]})
-    with pytest.raises(InputError, match="names of their own"):
+    with pytest.raises(InputError, match="names of their own, other than 'label'"):
         cell_moments(X, y, {"label": groups["site"]})
