@@ -36,6 +36,7 @@ NAVIGATION = {
     "Kinds of tables": {
         "Embeddings": "docs/embeddings",
         "Erase a concept": "docs/erase",
+        "Ask again without reading": "docs/cells",
         "Single cells": "docs/single-cells",
         "Text": "docs/text",
         "Images": "docs/images",
