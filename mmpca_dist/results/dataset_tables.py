@@ -15,7 +15,7 @@ ABOUT_TIMES = (
     "text, this report, and what was done of a stage before it was broken off."
 )
 OPEN_CLASSES, MAX_CLASSES = 12, 20
-"""Up to so many classes are listed openly; of more than the latter only the largest are listed."""
+"""Up to so many classes do not fold away; of more than the latter only the largest are listed."""
 
 
 def stages_part(stages: Mapping[str, float]) -> PagePart:
@@ -28,8 +28,8 @@ def stages_part(stages: Mapping[str, float]) -> PagePart:
 
 def table_parts(dataset: Mapping[str, Any], opens_classes: bool) -> list[PagePart]:
     """Return the classes of a table, or its numbers to predict, and how much is missing of its columns."""
-    classes = _classes_table(dataset, opens_classes)
-    return [PagePart("classes", classes.title, tables=[classes]), *_gaps_part(dataset)]
+    title = "Numbers to predict" if "targets" in dataset else "Classes"
+    return [PagePart("classes", title, tables=[_classes_table(dataset, opens_classes)]), *_gaps_part(dataset)]
 
 
 def bars(values: Iterable[float]) -> list[str]:
@@ -67,14 +67,14 @@ def _classes_table(dataset: Mapping[str, Any], opens: bool) -> PrintedTable:
         listed = sorted(listed, key=lambda i: -amounts[i])[:MAX_CLASSES]
         below = f"These are the largest classes; there {'is' if hidden == 1 else 'are'} {hidden:,} more."
     numbers = ["rows", *(["weight"] if weights else []), "share"]
-    title, outcome = ("Numbers to predict", "target") if "targets" in dataset else ("Classes", "class")
+    outcome = "target" if "targets" in dataset else "class"
     columns = [Heading("no.", "number"), Heading(outcome), *(Heading(name, "number") for name in numbers)]
     rows = [
         (str(i), names[i], f"{counts[i]:,}", *([f"{weights[i]:,.6g}"] if weights else []),
          written("share", amounts[i] / total), lengths[i])
         for i in listed
     ]  # fmt: skip
-    return PrintedTable(
-        [*columns, Heading("", "bar")], rows, title, "and how many rows each has", below=below,
-        opens=opens and len(names) <= OPEN_CLASSES,
-    )  # fmt: skip
+    columns.append(Heading("", "bar"))
+    if opens and len(names) <= OPEN_CLASSES:
+        return PrintedTable(columns, rows)
+    return PrintedTable(columns, rows, f"How many rows each {outcome} has", below=below, opens=False)

@@ -198,7 +198,7 @@ def test_methods_without_components_and_levels_that_no_row_reaches_are_refused(t
     night = {"run": str(tmp_path / "run"), "dataset": str(tmp_path / "rows.zarr")}
     record = monitor(MonitorConfig(**night))
     assert record["method"] == "pca"
-    assert "By pca, " in in_words(record)
+    assert "By PCA, " in in_words(record)
     assert "No alarm." in in_words(record)
     with pytest.raises(InputError, match=r"The method fisher of the run in .* has no components"):
         monitor(MonitorConfig(**night, method="fisher"))

@@ -114,7 +114,7 @@ def _order(one: OutlyingRows, names: Sequence[str]) -> Drawn:
 
 def outlying_part(data: Outlying, figures: Sequence[Figure]) -> PagePart:
     """Return the pictures, and for each method a table of the shares of columns in scores."""
-    heads = [Heading("row", "number"), Heading("score"), Heading("column", "head"), Heading("share", "number")]
+    heads = [Heading("row", "number"), Heading("score", "name"), Heading("column", "head"), Heading("share", "number")]
     tables = [
         PrintedTable([*heads, Heading("", "bar")], [
             [f"{row['row']:,}", NAMES[row["score"]], name, written("share", share), f"{min(100 * share, 100):.1f}"]
