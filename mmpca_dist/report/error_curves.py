@@ -151,8 +151,8 @@ def curves_caption(evaluation: Evaluation) -> str:
 
 def shifts(positions: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     """Return how far each of ``count`` curves is moved sideways, so that bars do not hide each other."""
-    room = min(np.diff(positions).min(), np.ptp(positions) / FEWEST) if len(positions) > 1 else 1
-    step = SPREAD * float(room) / count
+    room = min(np.diff(positions).min(), np.ptp(positions) / FEWEST) if len(positions) > 1 else 1.0
+    step = SPREAD * room / count
     return np.asarray(step * (np.arange(count) - (count - 1) / 2), np.float64)
 
 

@@ -44,10 +44,9 @@ def parts(evaluation: Evaluation, result: EvaluationResult | None = None) -> lis
 
 def render_evaluation(evaluation: Evaluation, parts: Sequence[PagePart]) -> str:
     """Return the report of an evaluation as one HTML document."""
-    answer, *others = parts
     return page(
-        "Evaluation", evaluation, others, {"method": len(evaluation.methods), "split": evaluation.n_splits},
-        opens_classes=False, answer=answer, dask_page="\n  performance_report: true\n" in evaluation.config_yaml,
+        "Evaluation", evaluation, parts[1:], {"method": len(evaluation.methods), "split": evaluation.n_splits},
+        answer=parts[0], dask_page="\n  performance_report: true\n" in evaluation.config_yaml,
     )  # fmt: skip
 
 

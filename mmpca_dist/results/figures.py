@@ -243,11 +243,7 @@ def legend(methods: Sequence[Figures]) -> str:
     residuals = [f"{method.name}: {method.method.residuals}" for method in methods if method.method.residuals]
     if any(written("residual", method.residual) == DASH for method in methods):
         residuals.insert(0, "none where components are no eigenvectors")
-    values = [
-        f"{method.name}: {method.method.values}"
-        for method in methods
-        if method.method.values and not method.method.shares
-    ]
+    values = [f"{one.name}: {one.method.values}" for one in methods if one.method.values and not one.method.shares]
     several = [method.name for method in methods if len(method.models) > 1]
     return (
         "share: of the scatter that the method is about" + (f" ({shares})" if shares else "")

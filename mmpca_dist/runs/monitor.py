@@ -20,7 +20,7 @@ from mmpca_dist.jobs.stored_belonging import load_belonging, load_reduced
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.results.forms import written
-from mmpca_dist.runs.monitor_page import bar_lines, monitor_page, reasons, scored_rows
+from mmpca_dist.runs.monitor_page import NAMED, bar_lines, monitor_page, reasons, scored_rows
 from mmpca_dist.runs.transform import transform
 from mmpca_dist.statistics.drift import ClassDrift, Drift
 from mmpca_dist.statistics.from_rows import moments_of
@@ -31,9 +31,9 @@ from mmpca_dist.tables.compose import open_dataset
 
 LISTED = 20
 """Rows that are told, those farthest out."""
-ALPHA, APART, SHARE, NAMED = 0.01, 0.2, 0.1, 5
-"""Of a refresh: the level of tests; the least distance of a class that moved, which Cohen 1988 calls small, and share
-of rows that changed class, as of many rows every difference is significant; and classes that are described."""
+ALPHA, APART, SHARE = 0.01, 0.2, 0.1
+"""Of a refresh: the level of tests; the least distance of a class that moved, which Cohen 1988 calls small; and share
+of rows that changed class, as of many rows every difference is significant."""
 HISTORY, PAGE, ALL_ROWS = "history.json", "monitor.html", "all rows"
 
 
@@ -91,12 +91,8 @@ def _outside(
         scores = [group[name][start : start + len(part)] / max(limit, 1e-300) for name, limit in limits.items()]
         excess = np.max(scores, axis=0)
         first = np.lexsort((-excess, part))[:LISTED]
-        least = sorted(
-            [
-                *least,
-                *((float(part[i]), -float(excess[i]), int(own[i]), start + int(i)) for i in first if part[i] <= alpha),
-            ]
-        )[:LISTED]
+        more = ((float(part[i]), -float(excess[i]), int(own[i]), start + int(i)) for i in first if part[i] <= alpha)
+        least = sorted([*least, *more])[:LISTED]
     n = int(p.shape[0])
     beyond = len(limits) * math.floor(alpha / len(limits) * (n_held_out + 1))
     by_chance = betabinom(n, beyond, n_held_out + 1 - beyond)
@@ -194,9 +190,8 @@ def in_words(record: dict[str, Any]) -> str:
 def sentences(record: dict[str, Any]) -> list[str]:
     """Return what stands out in a batch."""
     share, why = record["outside"] / max(record["rows"], 1), reasons(record)
-    more = [f"{len(why) - NAMED} more"] * (len(why) > NAMED)
     words = [
-        f"Alarm: {'; '.join([*why[:NAMED], *more])}." if why else "No alarm.",
+        f"Alarm: {'; '.join(why)}." if why else "No alarm.",
         f"By {title_of(record['method'])}, {record['outside']:,} of {plural(record['rows'], 'row')} ({share:.1%}) do "
         f"not belong to those that trained; about {record['alpha'] * record['rows']:,.0f} are expected, and more than "
         f"{record['limit']:,} raise an alarm.",

@@ -26,8 +26,8 @@ from mmpca_dist.runs.transform import CONVERTED, inputs_of
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.zarr_stores import open_group
 
-DRAWN, CLASSES, BAR = 2000, 20, 24
-"""Rows and classes that are drawn, and letters of the longest bar on a terminal."""
+DRAWN, CLASSES, BAR, NAMED = 2000, 20, 24, 5
+"""Rows and classes that are drawn, letters of the longest bar on a terminal, and classes that are described."""
 CHART = (
     "The share of rows that do not belong, by night; rows like those of the run are above the dashed line in a share "
     "alpha of nights at most. Triangles are alarms, also for classes that moved or are new."
@@ -131,7 +131,8 @@ def _drift(record: Mapping[str, Any]) -> PagePart:
 def reasons(record: Mapping[str, Any]) -> list[str]:
     """Return why a batch raises an alarm; nothing where it raises none."""
     many = ["too many rows do not belong"] * (record["outside_p"] <= record["alpha"])
-    return many + [f"{name} moved" for name in record["moved"]] + [f"{name} is new" for name in record["new"]]
+    changes = [f"{name} moved" for name in record["moved"]] + [f"{name} is new" for name in record["new"]]
+    return many + changes[:NAMED] + [f"{len(changes) - NAMED} more"] * (len(changes) > NAMED)
 
 
 def bar_lines(record: Mapping[str, Any]) -> list[str]:

@@ -253,11 +253,7 @@ def answer_words(sample: ProjectedSample, methods: Sequence[Figures]) -> str:
         more = f", and {best.share:.0%} along all {best.size}" if best.size > count and np.isfinite(best.share) else ""
         return f"{best.title} holds most of the scatter of the rows: {share:.0%} along {along}{rest}{more}."
     subject = "It holds" if count == 1 else "The two hold"
-    total = (
-        f" {subject} {held:.0%} of what the method looks for in the table."
-        if np.isfinite(held) and 0 < held <= 1
-        else ""
-    )
+    total = f" {subject} {held:.0%} of what the method looks for in the table." if 0 < held <= 1 else ""
     return (
         f"{best.title} separates the {what} most: {share:.0%} of the spread along {along}, of the rows that it was "
         f"fitted to, lies between {what}{rest}.{total}"
