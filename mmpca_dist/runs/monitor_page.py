@@ -66,7 +66,7 @@ def monitor_page(
 ) -> str:  # fmt: skip
     """Return the page of the ``last`` batch as one HTML document, with the chart of all nights with its method."""
     same = [one for one in nights if one["method"] == last["method"]]
-    heads = [Heading("night", "number"), Heading("data set", "head"), Heading("rows", "number"),
+    heads = [Heading("night", "number"), Heading("data set"), Heading("rows", "number"),
              Heading("do not belong", "number"), Heading("alarm")]  # fmt: skip
     rows: list[list[Field | str]] = [
         [str(i), one["dataset"].rpartition("/")[2], f"{one['rows']:,}",

@@ -119,7 +119,7 @@ def outlying_part(data: Outlying, figures: Sequence[Figure]) -> PagePart:
         PrintedTable([*heads, Heading("", "bar")], [
             [f"{row['row']:,}", NAMES[row["score"]], name, written("share", share), f"{min(100 * share, 100):.1f}"]
             for row in told for name, share in row["columns"]
-        ], one.title, "shares of columns in T2 or Q of the rows farthest out", opens=one is data[0][0])
+        ], one.title, "rows farthest out, by column", opens=one is data[0][0])
         for one, told in zip(data[0], data[1], strict=True) if told
     ]  # fmt: skip
     return PagePart("outlying", TITLE, figures=figures, tables=tables)
