@@ -69,7 +69,7 @@ def monitor_page(
     heads = [Heading("night", "number"), Heading("data set"), Heading("rows", "number"),
              Heading("do not belong", "number"), Heading("alarm")]  # fmt: skip
     rows: list[list[Field | str]] = [
-        [str(i), one["dataset"].rpartition("/")[2], f"{one['rows']:,}",
+        [str(i), one["dataset"].rpartition("/")[2].rsplit(".", 1)[0], f"{one['rows']:,}",
          written("share", one["outside"] / max(one["rows"], 1)), "; ".join(reasons(one))]
         for i, one in reversed([*enumerate(same, 1)])
     ]  # fmt: skip
@@ -106,9 +106,8 @@ def control_chart(nights: Sequence[Mapping[str, Any]]) -> Figure:
     keys = [key("as in the run", "faint", "circle"), key("alarm", "c1", "triangle"), key("limit", "ink", dash="dashed"),
             *([key("moved", "c1", "circle"), key("new", "c1", "circle", hollow=True)] if names else [])]  # fmt: skip
     alt = f"{plural(int(alarms.sum()), 'alarm')} in {plural(len(nights), 'night')}."
-    return Figure(
-        "nights", "Night by night", f"{alt} {CHART}", [left.drawn(), *([right.drawn()] if names else [])], keys, alt
-    )
+    panels = [left.drawn(), *([right.drawn()] if names else [])]
+    return Figure("nights", "Night by night", f"{alt} {CHART}", panels, keys, alt)
 
 
 def _by_distance(record: Mapping[str, Any]) -> list[tuple[dict[str, Any], float, str]]:
