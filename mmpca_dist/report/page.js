@@ -207,7 +207,7 @@
         return labels.map((each) => {
           const [w, h] = [(7.5 * each.name.length + 14) * a, 24 * b], top = Math.min(each.y, high - h / 2);
           const at_x = Math.max(left + w / 2, Math.min(each.x, right - w / 2));
-          const is_free = (y) => placed.every((other) => Math.abs(other.at_x - at_x) >= (other.w + w) / 2 || Math.abs(other.at_y - y) >= h);
+          const is_free = (y) => y <= high - h / 2 && placed.every((other) => Math.abs(other.at_x - at_x) >= (other.w + w) / 2 || Math.abs(other.at_y - y) >= h);
           const at_y = [0, 1, -1].map((move) => top + move * h).find(is_free);
           if (at_y === undefined || w * h > room) return { ...each, name: null };
           room -= w * h;
