@@ -46,7 +46,7 @@ def render_evaluation(evaluation: Evaluation, parts: Sequence[PagePart]) -> str:
     """Return the report of an evaluation as one HTML document."""
     return page(
         "Evaluation", evaluation, parts[1:], {"method": len(evaluation.methods), "split": evaluation.n_splits},
-        answer=parts[0], dask_page="\n  performance_report: true\n" in evaluation.config_yaml,
+        answer=next(iter(parts), None), dask_page="\n  performance_report: true\n" in evaluation.config_yaml,
     )  # fmt: skip
 
 
