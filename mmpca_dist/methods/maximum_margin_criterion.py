@@ -79,7 +79,7 @@ class MaximumMarginCriterion(MomentReducer):
                 "classes scatter more than their means differ, in every direction: the criterion is negative, and the "
                 "component is the least bad one."
             )
-        return replace(super().fitted(), remarks=[remark])
+        return replace(super().fitted(), remarks=[remark] * bool(self.n_negative_))
 
 
 def criterion_eigenpairs(statistics: Statistics) -> tuple[Eigenpairs, int, float]:

@@ -165,7 +165,7 @@ class Plan:
     def _pairs(self) -> str:
         if self.search is None or self.fits:
             return ""
-        return f"{'up to' if self.search.proved else 'perhaps'} {self.search.pairs:.2g}"
+        return f"{'up to' if self.search.proved else 'perhaps'} {self.search.pairs:,.0f}"
 
     def _time(self) -> str:
         if self.fits:

@@ -23,8 +23,8 @@ from mmpca_dist.results.forms import written
 WIDE = 8
 """Numbers of components that span more than this factor have a logarithmic axis."""
 LONG_NAME = 40
-SPREAD = 0.4
-"""Share of the room between two numbers of components over which points are moved apart."""
+SPREAD, FEWEST = 0.4, 5
+"""Share of the room between two numbers of components over which points are moved apart; of few, of so many."""
 MAX_DRAWN = 2
 """Numbers of components that pictures of margins show; of more, the reference's best one."""
 MARKER_SIZE = 7
@@ -151,7 +151,8 @@ def curves_caption(evaluation: Evaluation) -> str:
 
 def shifts(positions: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     """Return how far each of ``count`` curves is moved sideways, so that bars do not hide each other."""
-    step = SPREAD * float(np.diff(positions).min() if len(positions) > 1 else 1) / count
+    room = min(np.diff(positions).min(), np.ptp(positions) / FEWEST) if len(positions) > 1 else 1.0
+    step = SPREAD * room / count
     return np.asarray(step * (np.arange(count) - (count - 1) / 2), np.float64)
 
 

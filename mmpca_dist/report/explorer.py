@@ -24,6 +24,7 @@ from mmpca_dist.report.sections.projections import (
     strips,
 )  # fmt: skip
 from mmpca_dist.results.figures import Figures, note_of_first, note_of_models
+from mmpca_dist.results.forms import written
 
 MAX_NUMBERS = 160_000
 """Coordinates in a page, of all methods and components together: half a megabyte."""
@@ -113,8 +114,8 @@ def _groups_of(name: str, values: Sequence[str]) -> dict[str, Any]:
         numbers = np.array([np.nan])
     if len(set(values)) > MAX_KEYS and np.isfinite(numbers).all():
         edges = np.unique(np.quantile(numbers, np.arange(1, RANGES) / RANGES))
-        between = [f"{low:.4g} to {high:.4g}" for low, high in pairwise(edges)]
-        labels = [f"below {edges[0]:.4g}", *between, f"{edges[-1]:.4g} or more"]
+        ends = [written("value", edge) for edge in edges]
+        labels = [f"below {ends[0]}", *map(" to ".join, pairwise(ends)), f"{ends[-1]} or more"]
         return {"name": name, "labels": labels, "ranks": np.searchsorted(edges, numbers, "right").tolist()}
     counts = Counter(values)
     labels = [value for value, _ in counts.most_common(MAX_KEYS)]

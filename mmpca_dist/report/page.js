@@ -117,6 +117,7 @@
     fill(options);
     return { element: make("label", {}, `${label} `, chosen), chosen, fill };
   };
+  const short = (text) => (text.length > 16 ? `${text.slice(0, 8)}\u2026${text.slice(-7)}` : text);
   const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
   const components = (count) => Array.from({ length: count }, (_, k) => [k, `component ${k + 1}`]);
   const zoom = (plot, factor) => {
@@ -194,42 +195,51 @@
         plot.below[0].axis_label = `${one.label}: component ${Number(i) + 1}`;
         doc.get_model_by_name("numbers").setv({ visible: !by_class, axis_label: by_class ? "" : `component ${Number(j) + 1}` });
         doc.get_model_by_name("strips").visible = by_class;
-        arrows.data = biplot.checked && !by_class ? vectors(one, i, j, across, up) : NONE;
-        means.data = by_class || group.labels.length < 2 ? NONE : middles(across, up, one.ranges[i], [low, high]);
+        label();
         tell();
       };
       const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
       const hidden = () => new Set(all("input:not(:checked)", legend).map((box) => box.dataset.renderers));
-      // Labels at the means of groups, those that would cover an earlier one left out.
-      const middles = (across, up, [left, right], [low, high]) => {
-        const off = hidden(), found = [];
-        group.labels.forEach((label, i) => {
-          const members = off.has(place(ranked(i))) || ranked(i) >= COLOURED ? [] : [...group.ranks.keys()].filter((row) => group.ranks[row] === ranked(i) && Number.isFinite(across[row] + up[row]));
-          if (!members.length) return;
-          const at = { x: mean(members.map((row) => across[row])), y: mean(members.map((row) => up[row])), name: label.slice(0, 14) };
-          const wide = 0.012 * (right - left);
-          const covered = (y) => found.some((other) => Math.abs(other.x - at.x) < wide * Math.max(at.name.length, 3) && Math.abs(other.y - y) < 0.05 * (high - low));
-          const free = [0, 0.06, -0.06, 0.12, -0.12].map((move) => at.y + move * (high - low)).find((y) => !covered(y));
-          if (free !== undefined) found.push({ ...at, y: free });
+      // Labels within the frame that cover no other, and a tenth of it at most.
+      const fitting = (labels, [[left, right], [low, high]], placed) => {
+        const [wide, tall] = [right - left, high - low], [a, b] = [wide / (plot.inner_width || 800), tall / (plot.inner_height || 330)];  // of a pixel
+        let room = 0.1 * wide * tall;
+        return labels.map((each) => {
+          const [w, h] = [(7.5 * each.name.length + 14) * a, 24 * b], top = Math.min(each.y, high - h / 2);
+          const at_x = Math.max(left + w / 2, Math.min(each.x, right - w / 2));
+          const is_free = (y) => y <= high - h / 2 && placed.every((other) => Math.abs(other.at_x - at_x) >= (other.w + w) / 2 || Math.abs(other.at_y - y) >= h);
+          const at_y = [0, 1, -1].map((move) => top + move * h).find(is_free);
+          if (at_y === undefined || w * h > room) return { ...each, name: null };
+          room -= w * h;
+          placed.push({ ...each, at_x, at_y, w });
+          return placed.at(-1);
         });
-        return Object.fromEntries(Object.keys(NONE).map((key) => [key, found.map((one) => one[key] ?? 0)]));
+      };
+      const columns = (found) => Object.fromEntries(Object.keys(NONE).map((key) => [key, found.map((each) => each[key] ?? (key === "name" ? null : 0))]));
+      const label = () => {
+        const one = data.methods[method.chosen.value], [i, j] = [x.chosen.value, y.chosen.value], by_class = j === "class";
+        const { x: across, y: up } = rows.data, frame = [one.ranges[i], one.ranges[j] ?? [0, 1]], placed = [];
+        means.data = columns(fitting(by_class || group.labels.length < 2 ? [] : middles(across, up), frame, placed).filter((each) => each.name));
+        arrows.data = columns(fitting(biplot.checked && !by_class ? vectors(one, i, j, across, up) : [], frame, placed));
+      };
+      const middles = (across, up) => {
+        const off = hidden();
+        return group.labels.flatMap((name, i) => {
+          const members = off.has(place(ranked(i))) || ranked(i) >= COLOURED ? [] : [...group.ranks.keys()].filter((row) => group.ranks[row] === ranked(i) && Number.isFinite(across[row] + up[row]));
+          return members.length ? [{ x: mean(members.map((row) => across[row])), y: mean(members.map((row) => up[row])), name: short(name) }] : [];
+        });
       };
       const vectors = (one, i, j, across, up) => {
         const [a, b] = [one.loadings[i], one.loadings[j]].map((text) => (text ? numbers(text) : null));
-        if (!a || !b) return NONE;
+        if (!a || !b) return [];
         const length = (f) => Math.hypot(a[f], b[f]);
         const longest = [...one.features.keys()].sort((p, q) => length(q) - length(p)).slice(0, 8);
         const order = longest.filter((f) => length(f) > 0.1 * length(longest[0]));
-        const reach = (values, [low, high]) => (0.45 * (high - low)) / (Math.max(...order.map((f) => Math.abs(values[f]))) || 1);
-        const scale = Math.min(reach(a, one.ranges[i]), reach(b, one.ranges[j]));
-        const [x0, y0] = [mean(across), mean(up)], size = ([low, high]) => high - low;
-        const end = (f) => [x0 + scale * a[f], y0 + scale * b[f]];
-        const covers = ([x, y], f) => Math.abs(x - end(f)[0]) < 0.15 * size(one.ranges[i]) && Math.abs(y - end(f)[1]) < 0.05 * size(one.ranges[j]);
-        const named = order.reduce((kept, f) => (kept.some((other) => covers(end(other), f)) ? kept : [...kept, f]), []);
-        return {
-          x: order.map((f) => end(f)[0]), y: order.map((f) => end(f)[1]), x0: order.map(() => x0), y0: order.map(() => y0),
-          name: order.map((f) => (named.includes(f) ? one.features[f] : null)),
-        };
+        const [x0, y0] = [mean(across), mean(up)];
+        // As long as they can be within the frame, but a fifth of it at least.
+        const reach = (values, start, [low, high]) => order.map((f) => Math.max(0.9 * (values[f] > 0 ? high - start : start - low), 0.2 * (high - low)) / Math.abs(values[f]));
+        const scale = Math.min(...reach(a, x0, one.ranges[i]), ...reach(b, y0, one.ranges[j]));
+        return order.map((f) => ({ x: x0 + scale * a[f], y: y0 + scale * b[f], x0, y0, name: short(one.features[f]) }));
       };
       const tell = () => {
         const chosen = rows.selected.indices;
@@ -278,11 +288,12 @@
         make("label", {}, biplot, " Biplot"), named(button("+", () => zoom(plot, 0.7)), "Zoom in"), named(button("\u2212", () => zoom(plot, 1 / 0.7)), "Zoom out"),
         button("Reset", () => { rows.selected.indices = []; draw(); }), save,
       );
-      doc.get_model_by_name("strips").major_label_overrides = new Map(classes.map((label, i) => [classes.length - 1 - i, label.slice(0, 14)]));
+      doc.get_model_by_name("strips").major_label_overrides = new Map(classes.map((name, i) => [classes.length - 1 - i, short(name)]));
       doc.get_model_by_name("strips").ticker.ticks = [...classes.keys()];
       method.chosen.value = data.start;
       fill();
       regroup(group);
+      new ResizeObserver(() => setTimeout(label)).observe(block.querySelector(".canvas"));
       return () => { rows.data = { ...rows.data, colour: colours() }; };
     },
     loadings(plot, doc, data, controls) {

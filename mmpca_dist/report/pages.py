@@ -29,7 +29,7 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\uff
 
 def page(
     about: str, results: Any, parts: Sequence[PagePart], facts: Mapping[str, int], *,
-    opens_classes: bool = True, answer: PagePart | None = None, dask_page: bool = False,
+    answer: PagePart | None = None, dask_page: bool = False,
     about_config: str = "as resolved; with it and the same data the run can be repeated",
 ) -> str:  # fmt: skip
     """Return a page as one HTML document.
@@ -37,12 +37,12 @@ def page(
     Its title is what the page is ``about``, a run or an evaluation, and that of the data set. ``results`` have what all
     pages show: ``dataset``, ``notes``, ``stages`` (their seconds), ``config_yaml`` and ``versions``. ``facts`` are
     numbers in addition to those of the data set, with their units, and the ``answer`` sentences and commands below the
-    title. Where it ``opens_classes``, few of them are listed openly. ``dask_page`` says whether Dask's own report lies
-    beside it. What there is none of is left out: classes, stages, a configuration, of which ``about_config`` tells.
+    title. ``dask_page`` says whether Dask's own report lies beside it. What there is none of is left out: classes,
+    stages, a configuration, of which ``about_config`` tells.
     """
     dataset, stages = results.dataset, results.stages
     times = written("time", sum(stages.values())), "in all stages"
-    tables = table_parts(dataset, opens_classes) if "targets" in dataset or dataset["classes"] else []
+    tables = table_parts(dataset) if "targets" in dataset or dataset["classes"] else []
     plots = [plot for part in parts for plot in part.plots]
     environment = jinja2.Environment(
         autoescape=True,

@@ -2,7 +2,7 @@
 // Plots as BokehJS reads them, without their rows, weights and colours, which `page.js` gives them as one chooses.
 const plots = (() => {
   // The looks of classes, as `place_look` in palette.py; those beyond the largest share one.
-  const MARKS = ["circle", "triangle", "square", "diamond"], COLOURED = 20, NONE = { x: [], y: [], x0: [], y0: [], name: [] };
+  const MARKS = ["circle", "triangle", "square", "diamond"], COLOURED = 20, NONE = { x: [], y: [], x0: [], y0: [], at_x: [], at_y: [], name: [] };
   const look_of = (rank) => (rank < COLOURED ? [`c${rank % 7}`, MARKS[Math.floor(rank / 7) % 4]] : ["faint", "others"]);
   // BokehJS reads a document of models; one that comes again is named by its number.
   const FONT = "system-ui, sans-serif";
@@ -38,11 +38,11 @@ const plots = (() => {
         return drawn(name, rows, "Scatter", own, [], options);
       });
       const [arrows, means] = ["arrows", "means"].map((name) => source(name, NONE));
-      const text = { ...fields({ x: "x", y: "y", text: "name" }), text_font: FONT, text_font_size: "13px", padding: [5, 2], background_fill_alpha: 0.95, border_radius: 3 };
+      const text = { ...fields({ x: "at_x", y: "at_y", text: "name" }), text_font: FONT, text_font_size: "13px", text_align: "center", y_offset: -4, padding: [5, 2], background_fill_alpha: 0.8, border_radius: 3 };
       const renderers = [
         ...marks, drawn("arrow", arrows, "Segment", { ...fields({ x0: "x0", y0: "y0", x1: "x", y1: "y" }), line_width: 1.5 }, ["faint"]),
         drawn("arrow", arrows, "Scatter", { ...fields({ x: "x", y: "y" }), size: 5 }, ["faint"]),
-        drawn("words", arrows, "Text", { ...text, x_offset: 4, y_offset: -3 }), drawn("words", means, "Text", { ...text, text_font_style: "bold", text_align: "center", text_baseline: "middle" }),
+        drawn("words", arrows, "Text", text), drawn("words", means, "Text", { ...text, text_font_style: "bold" }),
       ];
       const numbers = axis("", { name: "numbers" }), strips = axis("", { name: "strips", visible: false, ticker: model("FixedTicker") });
       const tips = [["row", "@row"], ...(data.groups[0].name ? [[data.groups[0].name, "@outcome"]] : []), ...data.columns.map((name, i) => [name, `@beside${i}`]), ["x", "@x{0.000}"], ["y", "@y{0.000}"]];

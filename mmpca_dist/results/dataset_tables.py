@@ -14,8 +14,8 @@ ABOUT_TIMES = (
     "What each stage took, {} together. Not counted are the start of the command and of servers, the conversion of "
     "text, this report, and what was done of a stage before it was broken off."
 )
-OPEN_CLASSES, MAX_CLASSES = 12, 20
-"""Up to so many classes are listed openly; of more than the latter only the largest are listed."""
+MAX_CLASSES = 20
+"""Classes that are listed; of more only the largest are, in a table that folds away."""
 
 
 def stages_part(stages: Mapping[str, float]) -> PagePart:
@@ -26,10 +26,10 @@ def stages_part(stages: Mapping[str, float]) -> PagePart:
     return PagePart("run", "The run", [about], tables=[PrintedTable(columns, list(rows))])
 
 
-def table_parts(dataset: Mapping[str, Any], opens_classes: bool) -> list[PagePart]:
+def table_parts(dataset: Mapping[str, Any]) -> list[PagePart]:
     """Return the classes of a table, or its numbers to predict, and how much is missing of its columns."""
-    classes = _classes_table(dataset, opens_classes)
-    return [PagePart("classes", classes.title, tables=[classes]), *_gaps_part(dataset)]
+    title = "Numbers to predict" if "targets" in dataset else "Classes"
+    return [PagePart("classes", title, tables=[_classes_table(dataset)]), *_gaps_part(dataset)]
 
 
 def bars(values: Iterable[float]) -> list[str]:
@@ -57,24 +57,22 @@ def _gaps_part(dataset: Mapping[str, Any]) -> list[PagePart]:
     return [PagePart("gaps", "Missing values", [about], tables=[PrintedTable(columns, rows)])]
 
 
-def _classes_table(dataset: Mapping[str, Any], opens: bool) -> PrintedTable:
+def _classes_table(dataset: Mapping[str, Any]) -> PrintedTable:
     counts, weights = dataset["counts"], dataset.get("weights")
     names = [", ".join(dataset["targets"])] if "targets" in dataset else dataset["classes"]
     amounts = weights or counts
-    total, lengths, below = sum(amounts) or 1, bars(amounts), ""
+    total, lengths, hidden = sum(amounts) or 1, bars(amounts), len(counts) - MAX_CLASSES
     listed: Sequence[int] = range(len(counts))
-    if hidden := max(0, len(counts) - MAX_CLASSES):
+    if hidden > 0:
         listed = sorted(listed, key=lambda i: -amounts[i])[:MAX_CLASSES]
-        below = f"These are the largest classes; there {'is' if hidden == 1 else 'are'} {hidden:,} more."
-    numbers = ["rows", *(["weight"] if weights else []), "share"]
-    title, outcome = ("Numbers to predict", "target") if "targets" in dataset else ("Classes", "class")
-    columns = [Heading("no.", "number"), Heading(outcome), *(Heading(name, "number") for name in numbers)]
+    numbers = [Heading(name, "number") for name in ("rows", *(["weight"] if weights else []), "share")]
+    outcome = Heading("target" if "targets" in dataset else "class")
+    columns = [Heading("no.", "number"), outcome, *numbers, Heading("", "bar")]
     rows = [
         (str(i), names[i], f"{counts[i]:,}", *([f"{weights[i]:,.6g}"] if weights else []),
          written("share", amounts[i] / total), lengths[i])
         for i in listed
     ]  # fmt: skip
-    return PrintedTable(
-        [*columns, Heading("", "bar")], rows, title, "and how many rows each has", below=below,
-        opens=opens and len(names) <= OPEN_CLASSES,
-    )  # fmt: skip
+    if hidden <= 0:
+        return PrintedTable(columns, rows)
+    return PrintedTable(columns, rows, "The largest classes", f"of {len(names):,}", opens=False)

@@ -189,8 +189,7 @@ ABOUT_METHODS = (
 ABOUT_EIGENVALUES = (
     "The residual ||S v \N{MINUS SIGN} \N{GREEK SMALL LETTER LAMDA} v|| says how well a component solves its equation "
     "(a dash where it is no eigenvector, or where that is not known; of Fisher discriminants in units of the scatter "
-    "within classes, and an upper bound); the relative rounding error says how much of the eigenvalue may be rounding "
-    "of the pass over the rows."
+    "within classes, and an upper bound); rounding is the share of the eigenvalue that may be the rounding of a pass."
 )
 ABOUT_ROUNDING = (
     " Where that is more than a hundredth, the component is marked as close to rounding: do not interpret it, or, if "
@@ -244,11 +243,7 @@ def legend(methods: Sequence[Figures]) -> str:
     residuals = [f"{method.name}: {method.method.residuals}" for method in methods if method.method.residuals]
     if any(written("residual", method.residual) == DASH for method in methods):
         residuals.insert(0, "none where components are no eigenvectors")
-    values = [
-        f"{method.name}: {method.method.values}"
-        for method in methods
-        if method.method.values and not method.method.shares
-    ]
+    values = [f"{one.name}: {one.method.values}" for one in methods if one.method.values and not one.method.shares]
     several = [method.name for method in methods if len(method.models) > 1]
     return (
         "share: of the scatter that the method is about" + (f" ({shares})" if shares else "")
@@ -276,7 +271,7 @@ def eigenvalue_table(method: Figures, opens: bool = True) -> PrintedTable:
     listed = [model * method.size + k for model in range(models) for k in range(each)]
     of_class = " Every class has a model of its own against the rest; numbers, shares and what components hold "
     of_class += "together are those within it."
-    headings = ("no.", "value" if values else "eigenvalue", "share", "together", "residual", "relative rounding error")
+    headings = ("no.", "value" if values else "eigenvalue", "share", "together", "residual", "rounding")
     rows: list[list[Field | str]] = [
         [
             *([method.models[k // method.size]] if n_models else []),
@@ -285,13 +280,15 @@ def eigenvalue_table(method: Figures, opens: bool = True) -> PrintedTable:
             written("share", method.shares[k]),
             written("share", together[k]),
             written("residual", method.residuals[k]),
-            written("rounding", method.relative_errors[k]),
-            Field(mark=CLOSE if method.imprecise[k] else "" if method.active[k] else OFF),
+            Field(
+                written("rounding", method.relative_errors[k]),
+                mark=CLOSE if method.imprecise[k] else "" if method.active[k] else OFF,
+            ),
         ]
         for k in listed
     ]
     return PrintedTable(
-        [*([Heading("class")] if n_models else []), *(Heading(heading, "number") for heading in headings), Heading("")],
+        [*([Heading("class")] if n_models else []), *(Heading(heading, "number") for heading in headings)],
         rows,
         method.title,
         plural(method.n_components, "component") + (f" for each of {n_models} classes" if n_models else ""),

@@ -37,6 +37,7 @@ FORMS: dict[str, Callable[[Any], str]] = {
     "proved": _proved,  # 100% only where it is
     "reached": lambda share: f"{np.floor(1000 * share) / 10:.3g}%",  # never rounded up
     "eigenvalue": "{:.4g}".format,
+    "value": lambda value: f"{value:,.0f}" if 1e4 <= abs(value) < 1e12 else f"{value:.4g}",
     "residual": "{:.0e}".format,
     "rounding": "{:.2g}".format,
     "r2": "{:.3f}".format,

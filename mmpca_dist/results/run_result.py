@@ -251,7 +251,7 @@ def plan_and_measured(results: Results) -> list[tuple[str, str, str]]:
     }
     if searches:
         certificates = [search["certificate"] for search in searches]
-        measured["pairs to compare"] = f"{sum(one['work']['compared'] for one in certificates):.2g}"
+        measured["pairs to compare"] = f"{sum(one['work']['compared'] for one in certificates):,.0f}"
         scratch = max(certificate["scratch_bytes"] for certificate in certificates)
         measured["scratch"] = f"{written('bytes', 2 * scratch)} while it was sorted"
     return [(name, value, measured.get(name, "")) for name, value in (plan["rows"] if plan else [])]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import some_names
 from mmpca_dist.ingest.column_profiles import ColumnProfile
+from mmpca_dist.results.forms import written
 from mmpca_dist.runs.label_guess import MAX_CLASSES
 from mmpca_dist.statistics.telling_columns import TELLING
 from mmpca_dist.tables.column_scatter import dominant_columns, percent
@@ -60,7 +61,7 @@ class ColumnRole:
         column = self.column
         values = ", ".join(text[:20] for text, _ in column.levels.most_common(2))
         if column.is_number and column.n_known:
-            values = f"{column.smallest:.4g} to {column.largest:.4g}"
+            values = " to ".join(dict.fromkeys(written("value", end) for end in (column.smallest, column.largest)))
         return {
             "column": column.name, "type": in_words(column.kind), "missing": f"{column.n_missing:,}",
             "different": column.distinct, "values": values,

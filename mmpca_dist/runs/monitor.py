@@ -18,7 +18,9 @@ from mmpca_dist.jobs.events import Callback, told
 from mmpca_dist.jobs.finished_runs import counted, load_model, open_run, solved_methods
 from mmpca_dist.jobs.stored_belonging import load_belonging, load_reduced
 from mmpca_dist.methods.base.reducer import MomentReducer
-from mmpca_dist.runs.monitor_page import bar_lines, monitor_page, scored_rows
+from mmpca_dist.methods.base.registry import title_of
+from mmpca_dist.results.forms import written
+from mmpca_dist.runs.monitor_page import NAMED, bar_lines, monitor_page, reasons, scored_rows
 from mmpca_dist.runs.transform import transform
 from mmpca_dist.statistics.drift import ClassDrift, Drift
 from mmpca_dist.statistics.from_rows import moments_of
@@ -29,9 +31,9 @@ from mmpca_dist.tables.compose import open_dataset
 
 LISTED = 20
 """Rows that are told, those farthest out."""
-ALPHA, APART, SHARE, NAMED = 0.01, 0.2, 0.1, 5
-"""Of a refresh: the level of tests; the least distance of a class that moved, which Cohen 1988 calls small, and share
-of rows that changed class, as of many rows every difference is significant; and classes that are described."""
+ALPHA, APART, SHARE = 0.01, 0.2, 0.1
+"""Of a refresh: the level of tests; the least distance of a class that moved, which Cohen 1988 calls small; and share
+of rows that changed class, as of many rows every difference is significant."""
 HISTORY, PAGE, ALL_ROWS = "history.json", "monitor.html", "all rows"
 
 
@@ -61,7 +63,7 @@ def monitor(config: MonitorConfig, callbacks: list[Callback] | None = None, clie
     }  # fmt: skip
     compared = labelled and run.config.dataset.target is None
     record |= _drift(run, method, uri, alpha) if compared else {"moved": [], "new": []}
-    record["alarm"] = bool(record["moved"] or record["new"] or record["outside_p"] <= alpha)
+    record["alarm"] = bool(reasons(record))
     nights = _keep(storage.join(output, HISTORY), record)
     html = monitor_page(record, nights, scored, sentences(record)[:-1], counted(run).record["n_features"])
     storage.write_bytes(record["page"], html.encode())
@@ -89,12 +91,8 @@ def _outside(
         scores = [group[name][start : start + len(part)] / max(limit, 1e-300) for name, limit in limits.items()]
         excess = np.max(scores, axis=0)
         first = np.lexsort((-excess, part))[:LISTED]
-        least = sorted(
-            [
-                *least,
-                *((float(part[i]), -float(excess[i]), int(own[i]), start + int(i)) for i in first if part[i] <= alpha),
-            ]
-        )[:LISTED]
+        more = ((float(part[i]), -float(excess[i]), int(own[i]), start + int(i)) for i in first if part[i] <= alpha)
+        least = sorted([*least, *more])[:LISTED]
     n = int(p.shape[0])
     beyond = len(limits) * math.floor(alpha / len(limits) * (n_held_out + 1))
     by_chance = betabinom(n, beyond, n_held_out + 1 - beyond)
@@ -191,12 +189,12 @@ def in_words(record: dict[str, Any]) -> str:
 
 def sentences(record: dict[str, Any]) -> list[str]:
     """Return what stands out in a batch."""
-    share = record["outside"] / max(record["rows"], 1)
+    share, why = record["outside"] / max(record["rows"], 1), reasons(record)
     words = [
-        f"By {record['method']}, {record['outside']:,} of {plural(record['rows'], 'row')} ({share:.1%}) do not belong "
-        f"to those that trained; about {record['alpha'] * record['rows']:,.0f} are expected, and more than "
+        f"Alarm: {'; '.join(why)}." if why else "No alarm.",
+        f"By {title_of(record['method'])}, {record['outside']:,} of {plural(record['rows'], 'row')} ({share:.1%}) do "
+        f"not belong to those that trained; about {record['alpha'] * record['rows']:,.0f} are expected, and more than "
         f"{record['limit']:,} raise an alarm.",
-        "Alarm." if record["alarm"] else "No alarm.",
     ]
     if record["farthest"]:
         words.append(f"Farthest out: row {', '.join(str(one['row']) for one in record['farthest'][:5])}.")
@@ -207,9 +205,9 @@ def _class_words(record: dict[str, Any]) -> list[str]:
     words, share = [], record.get("share", 0)
     for one in record.get("classes", []):
         if one["class"] in record["moved"]:
-            how = f"{one['distance']:.2f} of its spread (p = {one['p']:.2g}), most along {', '.join(one['columns'])}"
             what = "set of rows" if one["class"] == ALL_ROWS else f"class {one['class']}"
-            words.append(f"The {what} moved by {how}.")
+            how = f"{one['distance']:.2f} of its spread ({written('p', one['p'])})"
+            words.append(f"The {what} moved by {how}, most along {', '.join(one['columns'])}.")
         elif one["class"] in record.get("spread", []):
             words.append(f"The class {one['class']} has {one['spread']:.2g} times the spread.")
     words += [f"The shares of the classes changed by {share:.0%} of the rows."] * (share >= SHARE)

@@ -26,15 +26,15 @@ from mmpca_dist.runs.transform import CONVERTED, inputs_of
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.zarr_stores import open_group
 
-DRAWN, CLASSES, BAR = 2000, 20, 24
-"""Rows and classes that are drawn, and letters of the longest bar on a terminal."""
+DRAWN, CLASSES, BAR, NAMED = 2000, 20, 24, 5
+"""Rows and classes that are drawn, letters of the longest bar on a terminal, and classes that are described."""
 CHART = (
     "The share of rows that do not belong, by night; rows like those of the run are above the dashed line in a share "
-    "alpha of nights at most."
+    "alpha of nights at most. Triangles are alarms, also for classes that moved or are new."
 )
 MOVED = (
-    "How far the mean of each class is from that of the run, over the spread within classes, and p of the test that "
-    "it did not move, after Holm's correction for all classes. Small: the columns that it moved along most."
+    "How far the mean of each class is from that of the run, over the spread within classes. Small: the columns that "
+    "it moved along most, and p of the test that it did not move, after Holm's correction for all classes."
 )
 
 
@@ -66,12 +66,12 @@ def monitor_page(
 ) -> str:  # fmt: skip
     """Return the page of the ``last`` batch as one HTML document, with the chart of all nights with its method."""
     same = [one for one in nights if one["method"] == last["method"]]
-    heads = [Heading("night", "number"), Heading("data set", "head"), Heading("rows", "number"),
-             Heading("do not belong", "number"), Heading("moved"), Heading("new")]  # fmt: skip
+    heads = [Heading("night", "number"), Heading("data set"), Heading("rows", "number"),
+             Heading("do not belong", "number"), Heading("alarm")]  # fmt: skip
     rows: list[list[Field | str]] = [
-        [str(i), Field(one["dataset"].rpartition("/")[2], mark="alarm" * one["alarm"]), f"{one['rows']:,}",
-         written("share", one["outside"] / max(one["rows"], 1)), ", ".join(one["moved"]), ", ".join(one["new"])]
-        for i, one in enumerate(same, 1)
+        [str(i), one["dataset"].rpartition("/")[2].rsplit(".", 1)[0], f"{one['rows']:,}",
+         written("share", one["outside"] / max(one["rows"], 1)), "; ".join(reasons(one))]
+        for i, one in reversed([*enumerate(same, 1)])
     ]  # fmt: skip
     results = SimpleNamespace(
         dataset={"uri": last["dataset"], "n_rows": last["rows"], "n_features": n_features, "classes": []},
@@ -88,13 +88,14 @@ def monitor_page(
 def control_chart(nights: Sequence[Mapping[str, Any]]) -> Figure:
     """Return the share of rows that do not belong, with its limit, and the classes that moved, by night."""
     numbers, counts = np.arange(1, len(nights) + 1), np.array([max(one["rows"], 1) for one in nights])
+    alarms = np.array([one["alarm"] for one in nights])
     shares, most = (np.array([one[name] for one in nights]) / counts for name in ("outside", "limit"))
     left, right = (Panel(title, "night", label, width=WIDE, x=Axis(whole=True)) for title, label in (
         ("Rows that do not belong", "share of rows"), ("Classes that moved, or are new", "")))  # fmt: skip
     left.y = Axis(0, format=percent)
     left.line(numbers, shares, "faint")
     left.line(numbers, most, "ink", dash="dashed")
-    for chosen, look in ((shares <= most, ("faint", "circle")), (shares > most, ("c1", "triangle"))):
+    for chosen, look in ((~alarms, ("faint", "circle")), (alarms, ("c1", "triangle"))):
         left.points(numbers[chosen], shares[chosen], *look, 8)
     names = list(dict.fromkeys(name for one in nights for name in [*one["moved"], *one["new"]]))[:CLASSES]
     right.x.see(numbers)
@@ -104,10 +105,9 @@ def control_chart(nights: Sequence[Mapping[str, Any]]) -> Figure:
         right.points([i for i, _ in at], [j for _, j in at], "c1", size=8, hollow=hollow)
     keys = [key("as in the run", "faint", "circle"), key("alarm", "c1", "triangle"), key("limit", "ink", dash="dashed"),
             *([key("moved", "c1", "circle"), key("new", "c1", "circle", hollow=True)] if names else [])]  # fmt: skip
-    alt = f"{plural(int(np.sum([one['alarm'] for one in nights])), 'alarm')} in {plural(len(nights), 'night')}."
-    return Figure(
-        "nights", "Night by night", f"{alt} {CHART}", [left.drawn(), *([right.drawn()] if names else [])], keys, alt
-    )
+    alt = f"{plural(int(alarms.sum()), 'alarm')} in {plural(len(nights), 'night')}."
+    panels = [left.drawn(), *([right.drawn()] if names else [])]
+    return Figure("nights", "Night by night", f"{alt} {CHART}", panels, keys, alt)
 
 
 def _by_distance(record: Mapping[str, Any]) -> list[tuple[dict[str, Any], float, str]]:
@@ -119,13 +119,19 @@ def _by_distance(record: Mapping[str, Any]) -> list[tuple[dict[str, Any], float,
 def _drift(record: Mapping[str, Any]) -> PagePart:
     classes = _by_distance(record)
     rows: list[list[Field | str]] = [
-        [Field(one["class"], [", ".join(one["columns"])], mark), f"{one['rows']:,.0f}", f"{size:.2f}",
-         written("p", one["p"]), bar]
+        [Field(one["class"], [", ".join(one["columns"])], mark), f"{one['rows']:,.0f}",
+         Field(f"{size:.2f}", [written("p", one["p"])]), bar]
         for (one, size, mark), bar in zip(classes, bars(size for _, size, _ in classes), strict=True)
     ]  # fmt: skip
-    heads = [Heading("class", "head"), *(Heading(name, "number") for name in ("rows", "distance", "")),
-             Heading("", "bar")]  # fmt: skip
+    heads = [Heading("class", "head"), Heading("rows", "number"), Heading("distance", "number"), Heading("", "bar")]
     return PagePart("drift", "Which classes moved", [MOVED], tables=[PrintedTable(heads, rows)])
+
+
+def reasons(record: Mapping[str, Any]) -> list[str]:
+    """Return why a batch raises an alarm; nothing where it raises none."""
+    many = ["too many rows do not belong"] * (record["outside_p"] <= record["alpha"])
+    changes = [f"{name} moved" for name in record["moved"]] + [f"{name} is new" for name in record["new"]]
+    return many + changes[:NAMED] + [f"{len(changes) - NAMED} more"] * (len(changes) > NAMED)
 
 
 def bar_lines(record: Mapping[str, Any]) -> list[str]:

@@ -153,7 +153,7 @@ def test_of_many_classes_the_largest_are_listed():
     html = render(contents, [picture()])
     names = re.findall(r"<bdi>class-(\d+)!</bdi>", html.split('id="classes"')[1])
     assert names == [str(i) for i in range(29, 9, -1)]
-    assert "These are the largest classes; there are 10 more." in html
+    assert "The largest classes <span>of 30</span>" in html
 
 
 def test_characters_that_html_cannot_hold_are_replaced():

@@ -144,12 +144,15 @@ def test_the_page_has_the_chart_of_all_nights_and_the_classes(night):
 def test_the_page_fits_a_phone(night, tmp_path):
     _, X, y, monitored = night
     record = monitored("phone.parquet", X[2400:], np.where(y[2400:] == "c", "a new class <b>", y[2400:]))
+    scrolling = "[...document.querySelectorAll('.wide')].filter(each => each.scrollWidth > each.clientWidth).length"
     with tab_of_chromium(tmp_path) as tab:
-        for width in (390, 1100):
+        tab.ask("Emulation.setScrollbarsHidden", hidden=True)
+        for width in (385, 400, 1100):
             tab.size(width, 900)
             tab.open(Path(record["page"]))
             assert tab.run("document.documentElement.scrollWidth") <= width
-        assert "a new class <b>" in tab.run("document.body.innerText")
+            assert tab.run(scrolling) == 0
+        assert "a new class <b> is new." in tab.run("document.querySelector('.answer').innerText")
         assert tab.complaints == []
 
 
@@ -198,7 +201,7 @@ def test_methods_without_components_and_levels_that_no_row_reaches_are_refused(t
     night = {"run": str(tmp_path / "run"), "dataset": str(tmp_path / "rows.zarr")}
     record = monitor(MonitorConfig(**night))
     assert record["method"] == "pca"
-    assert "By pca, " in in_words(record)
+    assert "By PCA, " in in_words(record)
     assert "No alarm." in in_words(record)
     with pytest.raises(InputError, match=r"The method fisher of the run in .* has no components"):
         monitor(MonitorConfig(**night, method="fisher"))

@@ -114,12 +114,12 @@ def _order(one: OutlyingRows, names: Sequence[str]) -> Drawn:
 
 def outlying_part(data: Outlying, figures: Sequence[Figure]) -> PagePart:
     """Return the pictures, and for each method a table of the shares of columns in scores."""
-    heads = [Heading("row", "number"), Heading("score"), Heading("column", "head"), Heading("share", "number")]
+    heads = [Heading("row", "number"), Heading("score", "name"), Heading("column", "head"), Heading("share", "number")]
     tables = [
         PrintedTable([*heads, Heading("", "bar")], [
             [f"{row['row']:,}", NAMES[row["score"]], name, written("share", share), f"{min(100 * share, 100):.1f}"]
             for row in told for name, share in row["columns"]
-        ], one.title, "shares of columns in T2 or Q of the rows farthest out", opens=one is data[0][0])
+        ], one.title, "rows farthest out, by column", opens=one is data[0][0])
         for one, told in zip(data[0], data[1], strict=True) if told
     ]  # fmt: skip
     return PagePart("outlying", TITLE, figures=figures, tables=tables)

@@ -246,18 +246,14 @@ def answer_words(sample: ProjectedSample, methods: Sequence[Figures]) -> str:
     count, held = min(best.size, 2), float(np.nansum(best.mean_shares[:2]))
     along = "its first component" if count == 1 else "its first two components"
     what = "ranges of the number to predict" if sample.values else "classes"
-    others = [each for each in shares.values() if each < share]
-    rest = f" (of the other methods, {min(others):.0%} to {max(others):.0%})" if len(others) > 1 else ""
+    others = list(dict.fromkeys(f"{each:.0%}" for each in [*shares.values()][:0:-1]))
+    many = "s" * (len(shares) > 2)
+    rest = f" (of the other method{many}, {' to '.join([*others[:1], *others[1:][-1:]])})" if others else ""
     if not sample.labelled:
-        rest = rest or "".join(f" (of the other method, {other:.0%})" for other in others)
         more = f", and {best.share:.0%} along all {best.size}" if best.size > count and np.isfinite(best.share) else ""
         return f"{best.title} holds most of the scatter of the rows: {share:.0%} along {along}{rest}{more}."
     subject = "It holds" if count == 1 else "The two hold"
-    total = (
-        f" {subject} {held:.0%} of what the method looks for in the table."
-        if np.isfinite(held) and 0 < held <= 1
-        else ""
-    )
+    total = f" {subject} {held:.0%} of what the method looks for in the table." if 0 < held <= 1 else ""
     return (
         f"{best.title} separates the {what} most: {share:.0%} of the spread along {along}, of the rows that it was "
         f"fitted to, lies between {what}{rest}.{total}"
