@@ -28,7 +28,8 @@ class _Compilations(event.Listener):
     """Listens to what numba compiles of this package because its cache does not have it."""
 
     def on_start(self, event: Any) -> None:
-        if event.data["dispatcher"].py_func.__module__.startswith("mmpca_dist."):
+        # Functions that other libraries make at run time may be of no module.
+        if str(event.data["dispatcher"].py_func.__module__).startswith("mmpca_dist."):
             compile_notice.begun()
 
     def on_end(self, event: Any) -> None:

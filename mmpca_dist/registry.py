@@ -5,13 +5,19 @@ from __future__ import annotations
 import logging
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
+
+
+@cache
+def installed_points() -> EntryPoints:
+    """Return the entry points of all installed packages, whose metadata are read once."""
+    return entry_points()
 
 
 class Registry(Mapping[str, T], Generic[T]):
@@ -39,7 +45,7 @@ class Registry(Mapping[str, T], Generic[T]):
     @cached_property
     def _objects(self) -> dict[str, T]:
         objects = {item.name: item for item in self._built_in()}  # type: ignore[attr-defined]
-        for point in entry_points(group=self._group):
+        for point in installed_points().select(group=self._group):
             for item in self._installed(point):
                 name = item.name  # type: ignore[attr-defined]
                 if objects.setdefault(name, item) is not item:

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from sklearn.linear_model import lars_path, lars_path_gram
 
 from mmpca_dist.blas import alone
 from mmpca_dist.statistics.working_statistics import EPS
@@ -47,6 +46,8 @@ class Regression:
         self, barred: NDArray[np.bool_], steps: int, least: float
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return penalties, shape (k,), and coefficients at them, shape (d, k); barred columns never enter."""
+        from sklearn.linear_model import lars_path, lars_path_gram  # slow to import
+
         options = {"method": "lasso", "max_iter": steps, "alpha_min": least}
         kept = np.where(barred, 0.0, 1.0)
         with alone():  # it warns as it drops columns that depend on others

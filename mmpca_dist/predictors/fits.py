@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.model_selection import StratifiedKFold
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError, instead_of
@@ -192,5 +191,7 @@ def _folds(y: NDArray, groups: NDArray | None, seed: int) -> list[tuple[NDArray[
     if groups is not None:
         folds = deal_groups(table, min(INNER_FOLDS, int(counts.min())))[numbers]
         return [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in range(folds.max() + 1)]
+    from sklearn.model_selection import StratifiedKFold  # slow to import
+
     splitter = StratifiedKFold(min(INNER_FOLDS, int(counts.min())), shuffle=True, random_state=seed)
     return list(splitter.split(np.zeros(len(y)), y))

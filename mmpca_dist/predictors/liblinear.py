@@ -13,8 +13,6 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.linear_model import LogisticRegression
-from sklearn.svm import LinearSVC
 
 from mmpca_dist.blas import alone
 from mmpca_dist.errors import InputError
@@ -73,6 +71,8 @@ def _fit(kind: str, rows: Training) -> tuple[LinearRule, int]:
     rows = replace(rows, Z=Z)
     settings = {"C": rows.C or DEFAULT_C, "fit_intercept": rows.bias, **rows.options}
     if kind == "logistic":  # the primal form converges in some ten steps, for separable rows too
+        from sklearn.linear_model import LogisticRegression  # slow to import
+
         model = LogisticRegression(solver="liblinear", random_state=0, **{**PRIMAL, **settings})
         minima = [_minimum(model, replace(rows, codes=target)) for target in _against_rest(rows.codes)]
         coefs, intercepts, left = zip(*minima, strict=True)
@@ -89,6 +89,8 @@ def _against_rest(codes: NDArray) -> list[NDArray]:
 
 def _svm(rows: Training, dual_first: bool, settings: dict[str, Any]) -> LiblinearFit:
     """Solve one form and, if it does not converge, the other; if neither does, keep the lower objective."""
+    from sklearn.svm import LinearSVC  # slow to import
+
     minima = []
     for dual in (dual_first, not dual_first):
         model = LinearSVC(dual=dual, random_state=0, **{**(DUAL if dual else PRIMAL), **settings})

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.rows import rows_by_class
 from mmpca_dist.passes.serialization import storable
-from mmpca_dist.passes.units import BLOCK_ROWS, blocks
+from mmpca_dist.passes.units import BLOCK_BYTES, blocks, rows_within
 from mmpca_dist.tables.spans import Span
 
 COUNT_ROWS = 128
@@ -34,6 +35,7 @@ class Brackets:
     sizes: NDArray[np.int64]  # (C,): the rows of each class
     low: NDArray  # (T, d), of the type of the rows: the end of the bracket, which belongs to it
     high: NDArray  # (T, d): the other end
+    step: int = 1  # beyond 1 values are kept of every so many rows, and those at the ends count as inside
 
     @property
     def totals(self) -> NDArray[np.int64]:
@@ -74,6 +76,13 @@ class MedianCounts:
             counts = thinner
         return counts
 
+    def in_order(self, n_keys: int) -> tuple[NDArray, NDArray[np.integer]]:
+        """Return the values by key, and where those of each key begin."""
+        # Columns of CSR come together in linear time, a third of that of ``argsort``.
+        places, ends = np.arange(len(self.keys), dtype=np.int32), np.asarray([0, len(self.keys)], np.int32)
+        rows = csr_array((places, self.keys.astype(np.int32), ends), shape=(1, n_keys)).tocsc()
+        return self.values[rows.data], rows.indptr
+
     def _thin_to(self, level: int) -> MedianCounts:
         keys, values = self.keys, self.values
         for _ in range(level - self.thinned):
@@ -94,6 +103,10 @@ class MedianCounter:
         shape = self.brackets.low.shape
         self._counts = np.zeros((4, *shape), np.int64)
         self._key_type = key_type(*shape)
+        dtype = self.brackets.low.dtype
+        size = rows_within(BLOCK_BYTES, dtype.itemsize * shape[1]), shape[1]
+        # New arrays for every piece would cost as much as the comparisons.
+        self._rows, self._marks = np.empty(size, dtype), np.empty((2, *size), bool)
         self._thinned = self._kept(0, self.budget)
         self._pending = 0
 
@@ -101,21 +114,39 @@ class MedianCounter:
         """Count a block of rows (n, d), given the position of each one's class."""
         X = X.view(np.uint8) if X.dtype == bool else X
         order, _ = rows_by_class(codes)  # rows of a piece are then in the same sets, or nearly
-        for some in blocks(len(X), BLOCK_ROWS):
-            piece, members = X[order[some]], self.brackets.members[:, codes[order[some]]]
-            whole = np.all(members, axis=1)
-            for number in np.flatnonzero(members.any(axis=1)).tolist():
-                self._count(piece if whole[number] else piece[members[number]], number)
+        for some in blocks(len(X), len(self._rows)):
+            which = order[some]
+            piece = np.take(X, which, axis=0, out=self._rows[: len(which)], mode="clip")
+            held = np.zeros((len(self.brackets.members), len(which) + 2), bool)
+            held[:, 1:-1] = self.brackets.members[:, codes[which]]
+            numbers, ends = np.nonzero(held[:, 1:] != held[:, :-1])
+            for number, start, stop in zip(numbers[::2].tolist(), ends[::2].tolist(), ends[1::2].tolist(), strict=True):
+                self._count(piece[start:stop], number)
             if self._pending > max(self.budget, LIMITS.kept_floor):
                 self._collect()
 
     def _count(self, rows: NDArray, number: int) -> None:
         """Count rows (m, d) of a set against its bracket."""
         low, high, d = self.brackets.low[number], self.brackets.high[number], rows.shape[1]
-        from_low = rows >= low
+        step, (from_low, held) = self.brackets.step, self._marks[:, : len(rows)]
+        np.greater_equal(rows, low, out=from_low)
+        np.less_equal(rows, high, out=held)
         self._counts[0, number] += len(rows) - count_rows(from_low)
-        held = rows <= high
         held &= from_low
+        if step > 1:
+            self._counts[2, number] += count_rows(held)
+            columns = (inside := np.flatnonzero(held[::step])) % d
+            values = rows[inside // d * step, columns]
+        else:
+            columns, values = self._between(rows, held, number)
+        if len(values):
+            self._kept_keys.append((columns + number * d).astype(self._key_type))
+            self._kept_values.append(values)
+            self._pending += len(values) * (self._key_type.itemsize + rows.itemsize) + 2 * ARRAY_BYTES
+
+    def _between(self, rows: NDArray, held: NDArray[np.bool_], number: int) -> tuple[NDArray[np.intp], NDArray]:
+        """Count rows on the ends of a bracket and strictly inside; return the columns and values of the latter."""
+        low, high, d = self.brackets.low[number], self.brackets.high[number], rows.shape[1]
         if FEW * np.count_nonzero(held) > held.size:  # as whole numbers are, many lie on the ends
             at_low = rows == low
             at_high = (rows == high) & ~at_low
@@ -132,10 +163,7 @@ class MedianCounter:
         between = ~(at_low | at_high)
         columns, values = columns[between], values[between]
         self._counts[2, number] += np.bincount(columns, minlength=d)
-        if len(values):
-            self._kept_keys.append((columns + number * d).astype(self._key_type))
-            self._kept_values.append(values)
-            self._pending += len(values) * (self._key_type.itemsize + rows.itemsize) + 2 * ARRAY_BYTES
+        return columns, values
 
     def _kept(self, *thinning: int) -> MedianCounts:
         """Return counts of nothing, with what was kept since the last time."""

@@ -11,6 +11,7 @@ Source: Floyd & Rivest 1975, "Expected time bounds for selection", for brackets 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -70,25 +71,27 @@ def settle(brackets: Brackets, counts: MedianCounts) -> tuple[NDArray[np.float64
     (n_sets, d), totals = brackets.low.shape, brackets.totals
     medians = np.full((n_sets, d), np.nan)
     low, high = brackets.low.copy(), brackets.high.copy()
-    values = counts.values[np.argsort(counts.keys, kind="stable")]
-    edges = np.append(0, np.cumsum(np.bincount(counts.keys, minlength=n_sets * d)))
+    values, edges = counts.in_order(n_sets * d)
     for number in range(n_sets):
-        ranks = ((totals[number] - 1) // 2, totals[number] // 2)
+        ranks = np.asarray([totals[number] - 1, totals[number]]) // 2
         for column in range(d):
             at = number * d + column
             kept = values[edges[at] : edges[at + 1]]
             ends = low[number, column], high[number, column]
             below, at_low, inside, at_high = counts.counts[:, number, column].tolist()
+            within = [rank for rank in (ranks - below - at_low).tolist() if 0 <= rank < inside]
+            if len(kept) == inside and within:
+                kept.partition(within)
             cell = _Cell(below, at_low, inside, at_high, *ends, kept)
-            middle = [cell.value_at(int(rank)) for rank in ranks]
+            middle = [cell.value_at(rank) for rank in ranks.tolist()]
             if None not in middle:
                 medians[number, column] = (float(middle[0]) + float(middle[1])) / 2  # type: ignore[arg-type]
                 # Nothing lies between the two: another pass keeps nothing and settles them again.
                 low[number, column], high[number, column] = middle
             else:
-                low[number, column], high[number, column] = cell.narrowed(ranks)
+                low[number, column], high[number, column] = cell.narrowed(ranks.tolist())
     done = not np.isnan(medians).any()
-    return medians, None if done else replace(brackets, low=low, high=high)
+    return medians, None if done else replace(brackets, low=low, high=high, step=1)
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ class _Cell:
     at_high: int
     low: np.generic
     high: np.generic
-    kept: NDArray
+    kept: NDArray  # if it is all of the inside, each rank that is asked for is in its place
 
     def value_at(self, rank: int) -> np.generic | None:
         """Return the value of this rank (from 0) in the set, or None if the pass does not determine it."""
@@ -111,10 +114,10 @@ class _Cell:
         if inner < 0:
             return self.low
         if inner < self.inside:
-            return np.partition(self.kept, inner)[inner] if len(self.kept) == self.inside else None
+            return self.kept[inner] if len(self.kept) == self.inside else None
         return self.high if inner < self.inside + self.at_high else None
 
-    def narrowed(self, ranks: tuple[int, int]) -> tuple[np.generic, np.generic]:
+    def narrowed(self, ranks: Sequence[int]) -> tuple[np.generic, np.generic]:
         """Return a bracket for the next pass: the side on which it missed, or one around the ranks in the sample."""
         under_high = self.below + self.at_low + self.inside
         beyond = under_high + self.at_high
@@ -124,6 +127,8 @@ class _Cell:
             high = self.low if ranks[1] < self.below + self.at_low else self.high
             return least if ranks[0] < self.below else low, greatest if ranks[1] >= beyond else high
         sample, size = np.sort(self.kept), len(self.kept)
+        if not size:  # of the rows whose values are kept
+            return self.low, self.high
         first, last = ((rank - self.below - self.at_low) / self.inside * size for rank in ranks)
         reach = min(MARGIN * np.sqrt(size) / 2 + 1, size / 4)
         start, stop = int(np.floor(first - reach)), int(np.ceil(last + reach))
@@ -139,19 +144,22 @@ class _Cell:
 def first_brackets(rows: Rows, members: NDArray[np.bool_]) -> Brackets:
     """Bracket the medians of sets of classes, (T, C), from a sample; small data is kept whole and needs none."""
     dataset, shape = rows.dataset, (len(members), rows.dataset.n_features)
-    brackets = Brackets(members, rows.census.sizes, *(np.full(shape, end) for end in _extremes(dataset.dtype)))
+    low, high = (np.full(shape, end) for end in _extremes(dataset.dtype))
+    brackets = Brackets(members, rows.census.sizes, low, high)
     entry = key_type(*shape).itemsize + dataset.dtype.itemsize
     if int(brackets.totals.sum()) * dataset.n_features * entry > LIMITS.kept_bytes:
-        narrow_by_sample(brackets, *draw_sample(rows, sample_rows(dataset.row_bytes)))
+        inside = narrow_by_sample(brackets, *draw_sample(rows, sample_rows(dataset.row_bytes)))
+        brackets = replace(brackets, step=max(math.ceil(inside * entry / LIMITS.kept_bytes), 1))
     return brackets
 
 
-def narrow_by_sample(brackets: Brackets, sample: NDArray, codes: NDArray[np.intp]) -> None:
+def narrow_by_sample(brackets: Brackets, sample: NDArray, codes: NDArray[np.intp]) -> float:
     """Narrow unbounded brackets, in place, by a sample of the rows, with codes of classes.
 
-    They are wider by the difference between the shares of classes in all data and in the sample.
+    They are wider by the difference between the shares of classes in all data and in the sample. Returns about how many
+    values of all rows lie within.
     """
-    members, counts = brackets.members, brackets.sizes
+    inside, members, counts = 0.0, brackets.members, brackets.sizes
     sampled = np.bincount(codes, minlength=len(counts))
     ends = np.asarray([_sample_ranks(sampled[member], counts[member]) for member in members])
     for some in blocks(sample.shape[1], SAMPLE_COLUMNS):
@@ -162,6 +170,11 @@ def narrow_by_sample(brackets: Brackets, sample: NDArray, codes: NDArray[np.intp
                 for bracket, rank in zip((brackets.low, brackets.high), ranks, strict=True):
                     if rank >= 0:
                         bracket[number, some] = values[:, rank]
+                between = values[:, max(ranks[0], 0) : ranks[1] if ranks[1] >= 0 else None]
+                low, high = brackets.low[number, some, None], brackets.high[number, some, None]
+                n_inside = np.count_nonzero((between > low) & (between < high))
+                inside += n_inside * brackets.totals[number] / values.shape[1]
+    return inside
 
 
 def _sample_ranks(sampled: NDArray[np.int64], counts: NDArray[np.int64]) -> tuple[int, int]:

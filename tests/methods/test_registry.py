@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 
 import numpy as np
 import pytest
@@ -82,7 +82,7 @@ def installed(tmp_path, monkeypatch):
             for group, points in groups.items()
             for name, value in points.items()
         ]
-        monkeypatch.setattr(registry, "entry_points", lambda group: [one for one in found if one.group == group])
+        monkeypatch.setattr(registry, "installed_points", lambda: EntryPoints(found))
         forget()
 
     yield install

@@ -75,7 +75,7 @@ def test_small_data_in_one_pass(kind, pairing, data):
     assert passes == ["moments"]
 
 
-@pytest.mark.parametrize("dtype", ["bool", "float16", "float32", ">f8", "uint8", "int16", "uint64"])
+@pytest.mark.parametrize("dtype", ["bool", "float16", "float32", ">f8", "longdouble", "uint8", "int16", "uint64"])
 def test_every_type_of_rows(dtype):
     rng = np.random.default_rng(0)
     X = (rng.integers(0, 2 if dtype == "bool" else 90, size=(121, 3))).astype(dtype)
@@ -167,6 +167,28 @@ def test_values_are_counted_alike_one_by_one_and_all_at_once(few, ends, monkeypa
         for column in range(3):
             kept = found.values[found.keys == 3 * number + column]
             np.testing.assert_array_equal(np.sort(kept), np.sort(rows[inside[:, column], column]))
+
+
+@pytest.mark.parametrize("step", [2, 3, 5000])
+def test_a_step_keeps_values_of_some_rows_and_counts_those_of_all(step):
+    """Of every so many rows of a piece, with the ends of the bracket; the next pass keeps those of all rows."""
+    rng = np.random.default_rng(step)
+    X, ends = rng.integers(-9, 9, size=(700, 2)).astype(np.float32), (np.float32(-3), np.float32(4))
+    low, high = (np.full((1, 2), end) for end in ends)
+    brackets = Brackets(np.ones((1, 1), bool), np.asarray([len(X)]), low, high, step)
+    counter = MedianCounter(brackets, budget=1 << 30)
+    counter.add(X, np.zeros(len(X), int))
+    found, inside = counter.result(), (ends[0] <= X) & (ends[1] >= X)
+    expected = [(ends[0] > X).sum(axis=0), [0, 0], inside.sum(axis=0), [0, 0]]
+    np.testing.assert_array_equal(found.counts[:, 0], expected)
+    for column in range(2):
+        some = X[::step, column][inside[::step, column]]
+        np.testing.assert_array_equal(np.sort(found.values[found.keys == column]), np.sort(some))
+    medians, following = settle(brackets, found)
+    assert np.isnan(medians).all()
+    assert following.step == 1
+    assert (following.low <= np.median(X, axis=0)).all()
+    assert (following.high >= np.median(X, axis=0)).all()
 
 
 def test_a_bracket_that_missed_is_replaced_by_the_side_it_missed_on():

@@ -11,7 +11,6 @@ import scipy.linalg
 from numpy.typing import NDArray
 from pydantic import model_validator
 from scipy.sparse import csr_array, issparse
-from sklearn.metrics.pairwise import pairwise_kernels
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
@@ -124,6 +123,8 @@ def _landmarks(arrays: Arrays) -> Any:
 
 def kernel_values(X: Any, landmarks: Any, kernel: str, parameters: dict[str, float]) -> NDArray[np.float64]:
     """Return k(x, landmark) of a kernel by its name, for rows in double precision."""
+    from sklearn.metrics.pairwise import pairwise_kernels  # slow to import
+
     rows, landmarks = (_short(part) if issparse(part) else part for part in (X, landmarks))
     with np.errstate(over="ignore"):  # infinite values are refused, by row
         return np.asarray(pairwise_kernels(rows, landmarks, metric=kernel, **parameters))

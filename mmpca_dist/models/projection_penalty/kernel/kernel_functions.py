@@ -13,8 +13,6 @@ from dask.utils import format_bytes
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.metrics.pairwise import pairwise_kernels
-from sklearn.preprocessing import KernelCenterer
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -62,6 +60,8 @@ class Kernel:
 
     def __call__(self, X: Any, Y: Any) -> Array:
         """Return the kernel matrix of rows X (n, d) and Y (m, d), shape (n, m)."""
+        from sklearn.metrics.pairwise import pairwise_kernels  # slow to import
+
         X, Y = self._moved(X), self._moved(Y)
         with single_blas_thread():
             if callable(self.function):
@@ -138,6 +138,8 @@ class KernelEstimator(BaseEstimator):
 
     def _centred_kernel(self, rows: NDArray | csr_array) -> tuple[Array, float]:
         """Return the kernel matrix (n, n) of centred images, and the rounding errors of its eigenvalues."""
+        from sklearn.preprocessing import KernelCenterer  # slow to import
+
         matrix = self._kernel(rows, rows)
         largest = float(np.abs(np.diagonal(matrix)).max())
         rounding = ROUNDING * len(matrix) * largest

@@ -21,7 +21,6 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.svm import SVC
 
 from mmpca_dist.blas import alone
 from mmpca_dist.errors import InputError, instead_of
@@ -110,6 +109,8 @@ def solve(problem: MarginProblem, solver: str, tol: float, max_iter: int) -> Sol
 def _by_libsvm(problem: MarginProblem, tol: float, max_iter: int) -> tuple[Point, int]:
     """Return the solution for a penalised u, which joins the kernel, and the number of steps."""
     matrix = problem.kernel + (problem.features / problem.ridge) @ problem.features.T
+    from sklearn.svm import SVC  # slow to import
+
     machine = SVC(kernel="precomputed", C=problem.C, tol=tol, max_iter=max_iter, cache_size=500, random_state=0)
     with alone():  # the gap says more than a warning
         machine.fit(matrix, problem.y)
