@@ -18,6 +18,7 @@ from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.belongs import TellsBelonging
+from mmpca_dist.methods.base.explained_variance import TellsVariance
 from mmpca_dist.methods.base.fit_progress import TellsProgress
 from mmpca_dist.methods.base.given_rows import TakesRows
 from mmpca_dist.methods.base.solution import IMPRECISE, Solution
@@ -49,7 +50,7 @@ class Mergeable:
         return self._method.__get__(reducer, owner)
 
 
-class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, ABC):
+class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, TellsVariance, ABC):
     """Base of the reducers that class moments (and medians) determine.
 
     A subclass lists its parameters in ``__init__``, says in ``needs`` what it needs to know of the rows, and solves.
@@ -259,7 +260,7 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, 
             self._refuse_too_few(solution, statistics)
         targets = statistics.moments.targets
         self._name_outcomes(statistics.moments.classes, None if targets is None else targets.names)
-        self.adjustment_ = statistics.adjustment
+        self.adjustment_, self.n_samples_ = statistics.adjustment, statistics.moments.total
         self._adopt(solution, statistics.mean, statistics.scale)
         self._kept = self.unmergeable_reason or statistics.unmergeable_reason
         if self._kept is None and isinstance(statistics, ColumnStatistics):
@@ -320,26 +321,15 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, 
             setattr(self, name, getattr(self, name)[:n_components])
 
     @property
+    def n_components_(self) -> int:
+        """The number of components, K."""
+        check_is_fitted(self, "components_")
+        return self.fitted().used
+
+    @property
     def imprecise_(self) -> NDArray[np.bool_]:
         """Which components are within a hundredfold of the rounding floor, shape (K,)."""
         return self.relative_errors_ > IMPRECISE
-
-    @property
-    def explained_variance_ratio_(self) -> NDArray[np.float64]:
-        """Shares of the total variance, shape (K,), where components diagonalise the total scatter, as those of PCA."""
-        check_is_fitted(self, "components_")
-        if self._diagonal and self.total_ > 0:
-            return self.eigenvalues_ / self.total_
-        why = "have no total that is known" if self._diagonal else "do not diagonalise the total scatter"
-        raise AttributeError(
-            f"The components of {getattr(self, 'variant', type(self).__name__)} {why}, so that they have no "
-            "explained_variance_ratio_: see eigenvalues_ / total_."
-        )
-
-    @property
-    def _diagonal(self) -> bool:
-        """Whether components diagonalise the total scatter."""
-        return False
 
     def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
         rows = Rows.of(dataset, scheduler, scratch=getattr(self, "scratch", None), on_pass=self._pass_begins)
