@@ -289,7 +289,7 @@ def _opened(config: RunConfig, purpose: Purpose, callback: Callback) -> Dataset:
         rows = rows.of_one_class() if section.classless else rows
         refuse_classless(config, purpose)
         dataset = rows.with_maps(section.maps)
-        if not config.chooses and config.largest > dataset.n_features:
+        if not config.chooses and (config.largest or 0) > dataset.n_features:
             raise InputError(
                 f"n_components={config.largest} is more than the {dataset.n_features} features of {dataset.uri}. Take "
                 "as many at most, or n_components: auto."

@@ -24,7 +24,7 @@ class PLS(TargetReducer):
 
     Parameters
     ----------
-    n_components : int, optional
+    n_components : int or float, optional
         By default all there are.
     target : {"classes", "continuous"}
         What y holds: labels, or numbers of shape (n,) or (n, q).

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -68,7 +70,8 @@ def _picture(
         panels.append(panel.drawn())
     entries = [key("original columns", "before")]
     entries += [
-        key(f"projected{f', K = {size}' * (len(sizes) > 1)}", AFTER[i], dash="") for i, size in enumerate(sizes)
+        key("projected" + f", {written('size', size)}" * (len(sizes) > 1), AFTER[i], dash="")
+        for i, size in enumerate(sizes)
     ]
     title = f"Margins: {label(evaluation, classifier)}"
     caption = _caption(evaluation, list(after), sizes)
@@ -91,7 +94,7 @@ def _edges(drawn: list[SignedMargins], before: SignedMargins | None) -> NDArray[
     return np.linspace(low - room, high + room, BARS + 1)
 
 
-def _caption(evaluation: Evaluation, methods: list[str], sizes: list[int]) -> str:
+def _caption(evaluation: Evaluation, methods: list[str], sizes: Sequence[float]) -> str:
     reference = title_of(evaluation.reference)
     chosen = len(sizes) < len(evaluation.n_components)
     missing = [title_of(m) for m in evaluation.reducing if m not in (*methods, evaluation.reference)]

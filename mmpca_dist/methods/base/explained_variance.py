@@ -1,10 +1,15 @@
-"""The variances that scikit-learn's PCA tells, of components that diagonalise the total scatter."""
+"""Shares that components hold of a total, and the variances that scikit-learn's PCA tells."""
 
 from __future__ import annotations
+
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.methods.base.traits import Traits, check_number
 
 
 class TellsVariance:
@@ -15,6 +20,37 @@ class TellsVariance:
     total_: float
     n_samples_: float
     """Sum of the weights of the rows: their number, where they have none."""
+    n_components: Any
+    traits: ClassVar[Traits]
+    keeps_all: bool = False
+    """Whether the number of components has no effect."""
+
+    @property
+    def share(self) -> float | None:
+        """The share that components are to hold, where ``n_components`` is one."""
+        return float(self.n_components) if isinstance(self.n_components, float | np.floating) else None
+
+    @property
+    def asked(self) -> Any:
+        """The number of components asked for; None for all there are, or for those that hold a share."""
+        return None if self.share is not None else self.n_components
+
+    def count_of(self, size: float) -> int:
+        """Return how many components there are of so many, or how many of the first hold a share of the total."""
+        if size >= 1 or self.keeps_all:
+            return min(int(size), len(self.components_))
+        return min(int(np.searchsorted(np.cumsum(self.eigenvalues_), size * self.total_)) + 1, len(self.components_))
+
+    def _check_size(self, k: Any, words: tuple[str, ...]) -> None:
+        if self.share is not None and not 0 < self.share < 1:
+            raise InputError(f"n_components={k} must be a whole number of at least 1, or a share between 0 and 1.")
+        if self.share is None:
+            check_number("n_components", k, {"ge": 1}, integral=True, words=words)
+        elif not self.traits.shares:
+            raise InputError(
+                f"n_components={k} is a share of a scatter, and components of {type(self).__name__} have none: give a "
+                "whole number."
+            )
 
     @property
     def _diagonal(self) -> bool:
