@@ -162,6 +162,8 @@ class Inputs:
     """The rows with their parts, groups or times for labels, where a column tells how rows are held out."""
     fitted: RunDirectory | None = None
     """The run whose models a transform applies."""
+    inverse: bool = False
+    """Whether a transform writes rows as the models rebuild them."""
     shown: Mapping[str, str] = field(default_factory=dict)
     """The address of text, by that of the rows that it was converted to."""
 
@@ -221,7 +223,7 @@ class Inputs:
 
     def identity(self) -> Identity:
         parts = None if self.parts_column is None else self.parts_column.fingerprint()
-        models = None if self.fitted is None else self.fitted.header()["key"]
+        models = None if self.fitted is None else self.fitted.header()["key"] + ", inverse" * self.inverse
         return Identity(self.asked, self.dataset.fingerprint(), self.purpose, parts, models)
 
 
