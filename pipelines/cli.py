@@ -312,7 +312,7 @@ def transform(prefect: bool, **options: Any) -> None:
     config = parse_model(rows.TransformConfig, options, "transform")
     with session(GOES_ON, prefect) as work:
         rows.check_transform(config, work.callback)
-        to = config.target
+        to = config.destination or config.dataset
         said = work.done("transform", config, lambda: rows.transformed(rows.transform(config, [work.callback])), to)
     print_text(console, said)
 

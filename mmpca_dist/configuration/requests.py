@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, model_validator
+from pydantic import BeforeValidator, model_validator
 
 from mmpca_dist.settings import Section, as_list, setting
-
-
-def _of_anndata(name: str) -> str:
-    if not re.fullmatch(r"(obsm|layers)/[^/\x00-\x1f]*[^/\x00-\x1f.][^/\x00-\x1f]*", name):
-        raise ValueError(f"it names a place of AnnData: obsm/NAME or layers/NAME (found {name!r})")
-    return name
 
 
 class TransformConfig(Section):
@@ -33,8 +26,9 @@ class TransformConfig(Section):
         example=["m-pca0"],
         description="Some of the run's methods; all where none is named",
     )
-    into: Annotated[str, AfterValidator(_of_anndata)] | None = setting(
+    into: str | None = setting(
         None,
+        pattern=r"^(obsm|layers)/[\w+-][^/\x00-\x1f]*$",
         values="obsm/NAME or layers/NAME",
         example="obsm/X_mpca",
         description="In the place of a destination: write the rows of one method into the dataset, which is AnnData "
@@ -60,15 +54,9 @@ class TransformConfig(Section):
         return self
 
     @property
-    def target(self) -> str:
-        """The address of what is written."""
-        return str(self.destination) if self.into is None else f"{self.dataset}/{self.into}"
-
-    @property
     def table(self) -> str:
         """The destination; for what goes into the dataset a table beside it, until it is there."""
-        within = (self.into or "").replace("/", "-")
-        return str(self.destination) if self.into is None else f"{self.dataset}.{within}.zarr"
+        return str(self.destination) if self.into is None else f"{self.dataset}.{self.into.replace('/', '-')}.zarr"
 
 
 class MonitorConfig(Section):

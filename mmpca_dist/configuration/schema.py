@@ -162,11 +162,7 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def _known_shares(self) -> Self:
         for section in self.methods if self.by_share else []:
-            if section.method.reduces and not section.method.estimator.traits.shares:
-                raise ValueError(
-                    f"n_components: {self.sizes[-1]} is a share of a scatter, and components of {section.label} have "
-                    "none: give whole numbers"
-                )
+            section.reducer(self.sizes[-1]).check_parameters()
         return self
 
     @property

@@ -107,7 +107,7 @@ class MarginPCA(BlockReducer):
         Eigenvalues of the mean outer product of the difference rows, decreasing.
     total_, limit_reason_ : float, str
         Sum of all eigenvalues, NaN where it is not known; what bounds the number of components.
-    explained_variance_, explained_variance_ratio_, singular_values_, noise_variance_ : arrays of shape (K,), float
+    explained_variance_, explained_variance_ratio_, singular_values_ : arrays of shape (K,)
         As of scikit-learn's PCA, for ``pca`` alone: other components do not diagonalise the total scatter.
     n_components_, n_samples_ : int, float
         K, and the sum of the weights of the rows.

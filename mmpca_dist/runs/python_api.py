@@ -137,9 +137,8 @@ def transform(
 ) -> TransformedRows:  # fmt: skip
     """Project the rows of a data set with the methods of a finished run, or of its folder, into a new folder.
 
-    Options are ``methods``, ``features``, ``label``, ``inverse`` (write rows as components rebuild them) and, in the
-    place of the destination, ``into`` (``"obsm/X_mpca"``: write into the data set, AnnData), as in ``TransformConfig``;
-    a Dask ``client`` does the work.
+    Options are ``methods``, ``features``, ``label``, ``inverse`` and, in place of a destination, ``into``, as in
+    ``TransformConfig``; a Dask ``client`` does the work.
     The result has ``dataset``, ``rows``, ``methods``, ``destination``, ``outputs`` (addresses of what was written),
     ``written`` (bytes), ``labels`` (whether there are any) and ``seconds``. Rows in memory need no files:
     ``run.model("m-pca0").transform(X)``. Raises MmpcaError for what can be corrected.
@@ -147,7 +146,8 @@ def transform(
     place = None if destination is None else str(destination)
     content = {"output": _folder(run), "dataset": _path(dataset), "destination": place, **options}
     config = parse_model(transforming.TransformConfig, content, "transform")
-    return TransformedRows(transforming.transform(config, callbacks, client), config.target)
+    manifest = transforming.transform(config, callbacks, client)
+    return TransformedRows(manifest, config.destination or manifest["destination"])
 
 
 def refresh(

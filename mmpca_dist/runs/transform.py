@@ -77,7 +77,7 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
                 job.check_lease()
                 put(job.run.path("projected", INSIDE), opened, into, job.run.path("scratch"))
             if suffix is not None:
-                outputs = [destination := config.target if into else destination]
+                outputs = [destination := f"{config.dataset}/{into}" if into else destination]
                 if suffix != "zarr":
                     job.check_lease()
                     join_parts(job.run.path("projected"), destination, suffix, job.config.project.quote_formulas)
@@ -188,9 +188,8 @@ def inputs_of(config: TransformConfig, callback: Callback) -> Inputs:
     beside = destination if kept else storage.join(folder.uri + CONVERTED, "rows")
     source = config.dataset
     uri = readable_rows(source, beside, fitted.dataset, callback, kept, counted(run).of_text)
-    label = "none" if config.into else config.label
-    features = config.features or fitted.dataset.features
-    config = config.model_copy(update={"dataset": uri, "features": features, "label": label})
+    asked = {"features": config.features or fitted.dataset.features, "label": "none" if config.into else config.label}
+    config = config.model_copy(update={"dataset": uri, **asked})
     with showing({uri: source}):
         try:
             dataset = _open(config, run)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,10 @@ import zarr
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.runs.row_tables import ROW
 from mmpca_dist.stores import storage, zarr_stores
+from mmpca_dist.tables.readers.h5ad import opened
 
 ARRAY = {"encoding-type": "array", "encoding-version": "0.2.0"}
-PLACES = {"encoding-type": "dict", "encoding-version": "0.1.0"}
-CONSOLIDATED = (".zmetadata", "zarr.json")
+PLACE = {"encoding-type": "dict", "encoding-version": "0.1.0"}
 
 
 def put(table: str, uri: str, into: str, scratch: str) -> None:
@@ -36,7 +35,6 @@ def put(table: str, uri: str, into: str, scratch: str) -> None:
             _into_file(rows, Path(uri).resolve(), into, Path(scratch))
         else:
             _into_group(rows, uri, into, storage.join(scratch, "array"))
-            _consolidate(uri)
 
 
 def check(uri: str, into: str, width: int | None = None) -> None:
@@ -44,38 +42,20 @@ def check(uri: str, into: str, width: int | None = None) -> None:
 
     ``width`` is how many columns the rows have, where that is known.
     """
-    refusal = f"{uri} is no AnnData that rows are written into, a file of this machine or a Zarr group"
-    with _opened(uri, refusal) as group:
-        if group.attrs.get("encoding-type") != "anndata":
-            raise InputError(f"{refusal}: name a destination.")
-        if into in group:
-            _consolidate(uri)  # a process may have been killed before it did so
-            raise OutputError(f"{uri} has {into} already: name another place.")
-        columns = _length(group, "var")
-        if into.startswith("layers/") and width not in (None, columns):
-            raise InputError(
-                f"layers hold {columns} columns, those of {uri}, and the rows have {width}: take obsm/NAME."
-            )
-
-
-@contextmanager
-def _opened(uri: str, refusal: str) -> Iterator[Any]:
-    if not storage.is_file(uri):
-        try:
-            group = zarr_stores.open_group(uri)
-        except InputError as error:
-            raise InputError(f"{refusal}: name a destination.") from error
-        yield group
-        return
-    try:
-        import h5py
-
-        if not storage.is_local(uri) or not h5py.is_hdf5(uri):
-            raise InputError(f"{refusal}: name a destination.")
-    except ImportError as error:
-        raise InputError(f"{uri} needs h5py: pip install 'mmpca-dist[h5ad]'.") from error
-    with h5py.File(uri, "r", locking=False) as file:
-        yield file
+    is_anndata, there, columns, is_file = False, False, 0, storage.is_file(uri)
+    with suppress(InputError), opened(uri) if is_file else nullcontext(zarr_stores.open_group(uri)) as group:
+        if is_anndata := group.attrs.get("encoding-type") == "anndata":
+            there, columns = into in group, _length(group, "var")
+    if not is_anndata or (is_file and not storage.is_local(uri)):
+        raise InputError(
+            f"{uri} is no AnnData that rows are written into, a file of this machine or a Zarr group: name a "
+            "destination."
+        )
+    if there:
+        _consolidate(uri)  # a process may have been killed before it did so
+        raise OutputError(f"{uri} has {into} already: name another place.")
+    if into.startswith("layers/") and width not in (None, columns):
+        raise InputError(f"layers of {uri} hold {columns} columns, and the rows have {width}: take obsm/NAME.")
 
 
 def _into_file(rows: zarr.Group, path: Path, into: str, scratch: Path) -> None:
@@ -85,12 +65,7 @@ def _into_file(rows: zarr.Group, path: Path, into: str, scratch: Path) -> None:
     copy, before = scratch / path.name, path.stat()
     shutil.copy2(path, copy)
     with h5py.File(copy, "r+", locking=False) as file:
-        place, name = into.split("/")
-        if place not in file:
-            file.create_group(place).attrs.update(PLACES)
-        n_rows, width, dtype, chunk = _shape(rows, file)
-        options = {"chunks": (min(chunk, n_rows), width), "fillvalue": np.nan}
-        array = file[place].create_dataset(name, (n_rows, width), dtype, **options)
+        array = file.create_dataset(into, **_begun(rows, file, into), fillvalue=np.nan)
         array.attrs.update(ARRAY)
         _fill(rows, array)
     with copy.open("rb+") as written:
@@ -102,29 +77,25 @@ def _into_file(rows: zarr.Group, path: Path, into: str, scratch: Path) -> None:
 
 
 def _into_group(rows: zarr.Group, uri: str, into: str, scratch: str) -> None:
-    group = zarr_stores.open_group(uri, "a")
-    format = group.metadata.zarr_format
-    if (place := into.partition("/")[0]) not in group:
-        group.create_group(place, attributes=PLACES)
-    n_rows, width, dtype, chunk = _shape(rows, group)
-    array = zarr.create_array(
-        zarr_stores.zarr_location(scratch), shape=(n_rows, width), chunks=(min(chunk, n_rows), width), dtype=dtype,
-        fill_value=np.nan, attributes=dict(ARRAY), zarr_format=format,
-    )  # fmt: skip
-    _fill(rows, array)
-    target = storage.join(uri, into)
+    group, target = zarr_stores.open_group(uri, "a"), storage.join(uri, into)
+    options: dict[str, Any] = {"attributes": dict(ARRAY), "zarr_format": group.metadata.zarr_format}
+    location = zarr_stores.zarr_location(scratch)
+    _fill(rows, zarr.create_array(location, fill_value=np.nan, **_begun(rows, group, into), **options))
     if storage.is_local(uri):
         storage.move(scratch, target)
-        return
     names = [name for name, _, _ in storage.list_objects(scratch)]
     for name in sorted(names, key=lambda name: name in zarr_stores.METADATA):
         storage.write_bytes(storage.join(target, name), storage.read_bytes(storage.join(scratch, name)))
+    _consolidate(uri)
 
 
-def _shape(rows: zarr.Group, group: Any) -> tuple[int, int, np.dtype, int]:
-    """Return the shape of the array to write, its type, and rows a chunk."""
+def _begun(rows: zarr.Group, group: Any, into: str) -> dict[str, Any]:
+    """Return the shape, the chunks and the type of the array to write, in a group that is there."""
     stored: Any = rows["X"]
-    return _length(group, "obs"), stored.shape[1], stored.dtype, stored.chunks[0]
+    if (place := into.partition("/")[0]) not in group:
+        group.create_group(place).attrs.update(PLACE)
+    shape = _length(group, "obs"), stored.shape[1]
+    return {"shape": shape, "chunks": (min(stored.chunks[0], shape[0]), shape[1]), "dtype": stored.dtype}
 
 
 def _length(group: Any, table: str) -> int:
@@ -134,7 +105,7 @@ def _length(group: Any, table: str) -> int:
 
 def _fill(rows: zarr.Group, array: Any) -> None:
     """Write rows where their numbers say; those that were left out stay NaN."""
-    stored, numbers = rows["X"], rows[ROW]
+    stored, numbers = (zarr_stores.member(rows, name) for name in ("X", ROW))
     assert isinstance(stored, zarr.Array) and isinstance(numbers, zarr.Array)  # noqa: S101
     for start in range(0, stored.shape[0], stored.chunks[0]):
         at = zarr_stores.values_of(numbers, start, start + stored.chunks[0])
@@ -145,10 +116,9 @@ def _fill(rows: zarr.Group, array: Any) -> None:
 
 def _consolidate(uri: str) -> None:
     """Write the copy of all metadata anew, where a Zarr group has one: readers would not find the array."""
-    if storage.is_file(uri):
-        return
-    objects = (storage.join(uri, name) for name in CONSOLIDATED)
-    if any(storage.is_file(name) and b"consolidated_metadata" in storage.read_bytes(name) for name in objects):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Zarr 3 warns that others may not know such copies
-            zarr.consolidate_metadata(zarr_stores.zarr_location(uri))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Zarr 3 warns that others may not know such copies
+        if not storage.is_file(uri):
+            group = zarr.open_group(zarr_stores.zarr_location(uri), mode="r+")
+            if getattr(group.metadata, "consolidated_metadata", None):
+                zarr.consolidate_metadata(group.store, path=group.path)

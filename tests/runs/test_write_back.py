@@ -161,10 +161,10 @@ def test_what_cannot_be_written_is_refused(fitted, tmp_path):
     for rows in (str(tmp_path / "rows.npz"), "bundled:iris"):
         with pytest.raises(InputError, match=r"is no AnnData that rows are written into.*: name a destination"):
             transform(fitted, rows, into="obsm/X_new", methods=["pca"])
-    with pytest.raises(InputError, match=r"hold 7 columns, those of .*, and the rows have 2: take obsm/NAME"):
+    with pytest.raises(InputError, match=r"layers of .* hold 7 columns, and the rows have 2: take obsm/NAME"):
         transform(fitted, path, into="layers/new", methods=["pca"])
     for into in ("obs/x", "obsm", "obsm/..", "obsm/a/b", "obsm/"):
-        with pytest.raises(ConfigError, match="a place of AnnData: obsm/NAME or layers/NAME"):
+        with pytest.raises(ConfigError, match="into must be obsm/NAME or layers/NAME"):
             transform(fitted, path, into=into, methods=["pca"])
     for place in ({}, {"into": "obsm/x", "destination": "there"}):
         with pytest.raises(ConfigError, match="name a destination, or a place of the dataset by into"):

@@ -111,7 +111,7 @@ def test_other_columns_than_those_of_the_fit():
         PLS(2).fit(X, X["a"])
 
 
-VARIANCES = ("explained_variance_", "explained_variance_ratio_", "singular_values_", "noise_variance_", "n_components_")
+VARIANCES = ("explained_variance_", "explained_variance_ratio_", "singular_values_", "n_components_")
 
 
 def test_variances_are_those_of_pca_and_of_pca_alone():

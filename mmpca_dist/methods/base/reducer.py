@@ -18,9 +18,9 @@ from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.belongs import TellsBelonging
-from mmpca_dist.methods.base.explained_variance import TellsVariance
 from mmpca_dist.methods.base.fit_progress import TellsProgress
 from mmpca_dist.methods.base.given_rows import TakesRows
+from mmpca_dist.methods.base.shares import TellsShares
 from mmpca_dist.methods.base.solution import IMPRECISE, Solution
 from mmpca_dist.methods.base.statistics_for import statistics_for
 from mmpca_dist.methods.base.traits import Fitted, Option, Traits, check_choice, check_options
@@ -50,7 +50,7 @@ class Mergeable:
         return self._method.__get__(reducer, owner)
 
 
-class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, TellsVariance, ABC):
+class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, TellsShares, ABC):
     """Base of the reducers that class moments (and medians) determine.
 
     A subclass lists its parameters in ``__init__``, says in ``needs`` what it needs to know of the rows, and solves.

@@ -58,14 +58,10 @@ class Solution:
 
     def refuse_share(self, share: float, name: str, at_most: bool) -> None:
         """Raise InputError where components have no shares of a total; or, unless ``at_most``, hold less than one."""
-        known = 0 < self.total < np.inf and bool((self.eigenvalues >= 0).all())
-        held = float(self.eigenvalues.sum()) / self.total if known else 0.0
+        known, held = 0 < self.total < np.inf and (self.eigenvalues >= 0).all(), self.eigenvalues.sum() / self.total
         if not known or (held < share and not at_most):
-            why = f"hold {held:.3g} of it" if known else "have no total that is known"
-            raise InputError(
-                f"n_components={share} is a share of what {name} is about, and its {len(self.eigenvalues)} components "
-                f"{why}: give a whole number."
-            )
+            why = f"{len(self.eigenvalues)} components hold {held:.3g} of it" if known else "total is not known"
+            raise InputError(f"n_components={share} is a share of what {name} is about, and its {why}: give a number.")
 
     def refuse_too_few(self, asked: int | None, name: str, statistics: Statistics) -> None:
         """Raise InputError where there are fewer components than ``asked`` for of the estimator ``name``, or none."""

@@ -12,8 +12,8 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.traits import Traits, check_number
 
 
-class TellsVariance:
-    """Attributes of scikit-learn's ``PCA``, each a function of eigenvalues and of the number of rows."""
+class TellsShares:
+    """Numbers of components by the share that they hold, and what scikit-learn's ``PCA`` tells of eigenvalues."""
 
     components_: NDArray[np.float64]
     eigenvalues_: NDArray[np.float64]
@@ -42,15 +42,12 @@ class TellsVariance:
         return min(int(np.searchsorted(np.cumsum(self.eigenvalues_), size * self.total_)) + 1, len(self.components_))
 
     def _check_size(self, k: Any, words: tuple[str, ...]) -> None:
-        if self.share is not None and not 0 < self.share < 1:
-            raise InputError(f"n_components={k} must be a whole number of at least 1, or a share between 0 and 1.")
         if self.share is None:
             check_number("n_components", k, {"ge": 1}, integral=True, words=words)
+        elif not 0 < self.share < 1:
+            raise InputError(f"n_components={k} must be a whole number of at least 1, or a share between 0 and 1.")
         elif not self.traits.shares:
-            raise InputError(
-                f"n_components={k} is a share of a scatter, and components of {type(self).__name__} have none: give a "
-                "whole number."
-            )
+            raise InputError(f"n_components={k} is a share, and {type(self).__name__} knows none: give a whole number.")
 
     @property
     def _diagonal(self) -> bool:
@@ -60,7 +57,7 @@ class TellsVariance:
     @property
     def explained_variance_(self) -> NDArray[np.float64]:
         """Variances along the components, shape (K,), of n rows with the divisor n - 1."""
-        return self._variances("explained_variance_") * self._divisor
+        return self._variances("explained_variance_") * np.divide(self.n_samples_, max(self.n_samples_ - 1, 0))
 
     @property
     def explained_variance_ratio_(self) -> NDArray[np.float64]:
@@ -71,17 +68,6 @@ class TellsVariance:
     def singular_values_(self) -> NDArray[np.float64]:
         """Singular values of the centred rows, shape (K,)."""
         return np.sqrt(self._variances("singular_values_") * self.n_samples_)
-
-    @property
-    def noise_variance_(self) -> float:
-        """Mean variance along the other directions that n rows have: noise, in probabilistic PCA."""
-        rest = self.total_ - float(self._variances("noise_variance_", of_total=True).sum())
-        others = min(self.n_samples_, self.components_.shape[1]) - len(self.components_)
-        return max(rest, 0.0) / others * self._divisor if others > 0 else 0.0
-
-    @property
-    def _divisor(self) -> float:
-        return self.n_samples_ / (self.n_samples_ - 1) if self.n_samples_ > 1 else float("nan")
 
     def _variances(self, name: str, of_total: bool = False) -> NDArray[np.float64]:
         """Return the eigenvalues, where they are variances, and have a total where one is needed."""
