@@ -284,7 +284,11 @@ def clean(folder: str) -> None:
 @cli.command(short_help="Project new rows with the model of a run.")
 @click.argument("output")
 @click.argument("dataset")
-@click.argument("destination")
+@click.argument("destination", required=False)
+@click.option(
+    "--into", help="In its place: a place within DATASET, AnnData, such as obsm/X_mpca; nothing else changes."
+)
+@click.option("--inverse", is_flag=True, help="Write rows as components rebuild them, in all columns.")
 @click.option("--method", "methods", multiple=True, help="Only this method; may be repeated.")
 @click.option("--features", help="Array or column of the rows; by default as for the run.")
 @label_options("Array, column or .npy file of the labels, which are carried along; there need be none.")
@@ -298,15 +302,17 @@ def transform(prefect: bool, **options: Any) -> None:
     folder, for a table of each method. Columns beside the features go with the rows.
 
     \b
-    Example:
+    Examples:
       mmpca transform runs/mine new.parquet projected.csv
+      mmpca transform runs/mine cells.h5ad --into obsm/X_mpca --method m-pca0
     """
+    from mmpca_dist.configuration.parsing import parse_model
     from mmpca_dist.runs import transform as rows
 
-    config = rows.TransformConfig(**options)
+    config = parse_model(rows.TransformConfig, options, "transform")
     with session(GOES_ON, prefect) as work:
         rows.check_transform(config, work.callback)
-        to = config.destination
+        to = config.destination or config.dataset
         said = work.done("transform", config, lambda: rows.transformed(rows.transform(config, [work.callback])), to)
     print_text(console, said)
 

@@ -23,7 +23,7 @@ def transform_flow(config: TransformConfig, artifacts: Artifacts, callbacks: Cal
     """Project new rows with the methods of a finished run, out of core."""
     from mmpca_dist.runs.transform import transform, transformed
 
-    makes = [asset(config.destination, "projected")]
+    makes = [asset(config.destination or config.dataset, "projected")]
     of = [asset(config.dataset), asset(config.output, "model")]
     words = f"Project {short(config.dataset)}" + (f": {listed(config.methods)}" if config.methods else "")
     work = partial(transform, config, [callbacks])

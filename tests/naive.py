@@ -102,6 +102,16 @@ def mean_outer_product(rows):
     return np.einsum("mi,mj->ij", rows, rows, dtype=np.float64) / len(rows)
 
 
+def components_holding(rows, share):
+    """The fewest leading eigenvectors of rows that hold a share of their squares, taken out one after the other."""
+    rows, count = np.asarray(rows, np.float64), 0
+    total, (_, vectors) = np.sum(rows**2), eigenpairs(rows.T @ rows)
+    while np.sum(rows**2) > (1 - share) * total:
+        rows = rows - np.outer(rows @ vectors[:, count], vectors[:, count])
+        count += 1
+    return count
+
+
 def eigenpairs(S):
     """All eigenvalues, largest first, and the eigenvectors as columns."""
     values, vectors = np.linalg.eigh(S)

@@ -26,6 +26,18 @@ def pls(X, Y, n_components):
 
     Returns R as columns, and how much of the squares of the centred targets each score explains.
     """
+    W, P, explained = _pls_steps(X, Y, n_components)
+    return W @ np.linalg.inv(P.T @ W), explained
+
+
+def vip(X, Y, n_components):
+    """Variable importance in projection: sqrt(d sum_k s_k w_jk^2 / sum_k s_k), column by column."""
+    W, _, explained = _pls_steps(X, Y, n_components)
+    return np.asarray([np.sqrt(len(W) * sum(explained * w**2) / sum(explained)) for w in W])
+
+
+def _pls_steps(X, Y, n_components):
+    """Weights and loadings, as columns, and squares explained."""
     X, Y = X - sum(X) / len(X), Y - sum(Y) / len(Y)
     weights, loadings, explained = [], [], []
     for _ in range(n_components):
@@ -36,8 +48,7 @@ def pls(X, Y, n_components):
         weights.append(w)
         loadings.append(p)
         explained.append(float(np.sum(np.outer(t, q) ** 2)))
-    W, P = np.stack(weights, axis=1), np.stack(loadings, axis=1)
-    return W @ np.linalg.inv(P.T @ W), np.asarray(explained)
+    return np.stack(weights, axis=1), np.stack(loadings, axis=1), np.asarray(explained)
 
 
 def ridge(X, Y, alpha):

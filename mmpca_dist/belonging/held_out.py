@@ -73,7 +73,7 @@ class FoldModels:
 
 def scorers_of(
     rows: Rows, splits: Splits, request: EvaluationRequest, training: Iterator[Trained], meter: Meter,
-    sizes: Mapping[str, int], shrinkage: float,
+    sizes: Mapping[str, float], shrinkage: float,
 ) -> list[RowScorer]:  # fmt: skip
     """Return the scorer of what trains while each part of a split is held out.
 

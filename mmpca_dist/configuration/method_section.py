@@ -68,7 +68,7 @@ class MethodSection(BaseModel):
         """Its needs of the rows."""
         return self.reducer(None).needs()
 
-    def reducer(self, n_components: int | None, **shared: Any) -> MomentReducer:
+    def reducer(self, n_components: float | None, **shared: Any) -> MomentReducer:
         """Return its estimator, with parameters that all methods of a configuration share."""
         return self.method.reducer(n_components, self.options, **shared)
 

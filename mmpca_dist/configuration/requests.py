@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, model_validator
 
 from mmpca_dist.settings import Section, as_list, setting
 
@@ -14,7 +14,8 @@ class TransformConfig(Section):
 
     output: str = setting(example="runs/mine", description="Folder of the finished run")
     dataset: str = setting(example="new_rows.parquet", description="The rows, as for a run; labels may be absent")
-    destination: str = setting(
+    destination: str | None = setting(
+        None,
         example="runs/mine-new",
         description="New file that ends with .parquet, .csv, .arrow or .zarr, for all methods side by side; or new "
         "folder, for projected/METHOD.zarr, METHOD.parquet and so on, as project.format of the run says",
@@ -25,6 +26,15 @@ class TransformConfig(Section):
         example=["m-pca0"],
         description="Some of the run's methods; all where none is named",
     )
+    into: str | None = setting(
+        None,
+        pattern=r"^(obsm|layers)/[\w+-][^/\x00-\x1f]*$",
+        values="obsm/NAME or layers/NAME",
+        example="obsm/X_mpca",
+        description="In the place of a destination: write the rows of one method into the dataset, which is AnnData "
+        "(an .h5ad file or a Zarr group), and nothing else of it",
+    )
+    inverse: bool = setting(False, example=True, description="Write rows as components rebuild them, in all columns")
     features: str | None = setting(
         None, example="X", description="Array or column of the rows; by default that of the run"
     )
@@ -36,6 +46,17 @@ class TransformConfig(Section):
     quote_formulas: bool = setting(
         False, example=True, description="As project.quote_formulas, which is that of the run by default"
     )
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.destination is None) == (self.into is None):
+            raise ValueError("name a destination, or a place of the dataset by into (--into), and not both")
+        return self
+
+    @property
+    def table(self) -> str:
+        """The destination; for what goes into the dataset a table beside it, until it is there."""
+        return str(self.destination) if self.into is None else f"{self.dataset}.{self.into.replace('/', '-')}.zarr"
 
 
 class MonitorConfig(Section):

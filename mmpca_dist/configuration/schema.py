@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
@@ -34,9 +35,9 @@ def _refuse_bool(value: Any) -> Any:
 
 
 Size = Annotated[int, Field(ge=1), BeforeValidator(_refuse_bool)]
-Sizes = Annotated[
-    list[Size], Field(min_length=1), BeforeValidator(as_list), AfterValidator(lambda sizes: sorted(set(sizes)))
-]
+_LISTED = Field(min_length=1), BeforeValidator(as_list), AfterValidator(lambda sizes: sorted(set(sizes)))
+Sizes = Annotated[list[Size], *_LISTED]
+Shares = Annotated[list[Annotated[float, Field(gt=0, lt=1)]], *_LISTED]
 
 
 class RunConfig(Section):
@@ -50,8 +51,8 @@ class RunConfig(Section):
         The table, and what its columns mean.
     methods : list of MethodSection
         Methods with their options and labels.
-    n_components : list of int, or "auto"
-        Numbers of components.
+    n_components : list of int, list of float, or "auto"
+        Numbers of components, or shares that they are to hold.
     standardize : bool, optional
         Whether columns are divided by their standard deviations.
     precision : "single" or "double"
@@ -84,11 +85,12 @@ class RunConfig(Section):
         description="Methods to fit, with their options; all of them share the passes over the rows. A method may come "
         "several times with other options, and a label for each",
     )
-    n_components: Literal["auto"] | Sizes = setting(
-        values="whole numbers of at least 1, or auto",
+    n_components: Literal["auto"] | Sizes | Shares = setting(
+        values="whole numbers of at least 1, shares between 0 and 1, or auto",
         example=[8, 16],
-        description="Numbers of components; the largest is computed, the others are its first ones. auto chooses one "
-        "for each method, by cross-validation and the one-standard-error rule",
+        description="Numbers of components; the largest is computed, the others are its first ones. 0.95: as many as "
+        "hold this share of the scatter that a method is about. auto chooses one for each method, by cross-validation "
+        "and the one-standard-error rule",
     )
     standardize: bool | None = setting(
         None,
@@ -157,6 +159,12 @@ class RunConfig(Section):
             raise ValueError(f"two methods are called {repeated!r}; give one of them another label")
         return distinct
 
+    @model_validator(mode="after")
+    def _known_shares(self) -> Self:
+        for section in self.methods if self.by_share else []:
+            section.reducer(self.sizes[-1]).check_parameters()
+        return self
+
     @property
     def labels(self) -> list[str]:
         """The names of the methods in results."""
@@ -176,7 +184,7 @@ class RunConfig(Section):
         """Return the method of this label."""
         return next(section for section in self.methods if section.label == label)
 
-    def reducer(self, label: str, n_components: int | None) -> MomentReducer:
+    def reducer(self, label: str, n_components: float | None) -> MomentReducer:
         """Return the estimator of a method."""
         reducer = self.method(label).reducer(n_components, **self.shared)
         return reducer.for_numbers() if self.dataset.predicts else reducer
@@ -204,14 +212,19 @@ class RunConfig(Section):
         return self.n_components == "auto"
 
     @property
-    def sizes(self) -> list[int]:
-        """The numbers of components, ascending; with ``auto`` all that may be tried."""
+    def sizes(self) -> Sequence[float]:
+        """The numbers of components, or their shares, ascending; with ``auto`` all that may be tried."""
         return candidates(COMPONENT_COUNTS[-1]) if self.n_components == "auto" else self.n_components
 
     @property
-    def largest(self) -> int:
-        """The largest number of components; the others are prefixes."""
-        return self.sizes[-1]
+    def by_share(self) -> bool:
+        """Whether the numbers of components are those that hold shares."""
+        return isinstance(self.sizes[-1], float)
+
+    @property
+    def largest(self) -> int | None:
+        """The largest number of components, of which the others are prefixes; None for all there are."""
+        return None if self.by_share else int(self.sizes[-1])
 
     def resolved(self, n_rows: int, n_features: int, purpose: Purpose = "run", mixed: bool = False) -> RunConfig:
         """Return the same with the numbers of components that are tried on so many rows and columns, for ``auto``.

@@ -86,7 +86,7 @@ def choose_solver(
         if options.kind == "arpack" and not held:
             raise InputError("solver='arpack' serves sparse rows in memory without covariates or targets: use 'auto'.")
         if n_components is None and not needs.only_numbers:
-            raise InputError(f"solver={options.kind!r} needs n_components: it finds so many components, not all.")
+            raise InputError(f"solver={options.kind!r} needs n_components as a number: it finds so many, not all.")
         return SolverSelection(options.kind, "asked for")
     if options.kind in ("dual", "dense"):
         if wide != (options.kind == "dual"):

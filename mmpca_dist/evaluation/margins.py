@@ -104,7 +104,7 @@ def margin_record(
     before: NDArray[np.float64],
     *,
     method: str,
-    n_components: int,
+    n_components: float,
     classifier: str,
 ) -> dict[str, Any]:
     """Return a summary of signed distances as plain values.
@@ -118,7 +118,7 @@ def margin_record(
     low, high = robust_edges(distances)
     return {
         "method": method,
-        "n_components": int(n_components),
+        "n_components": n_components,
         "classifier": classifier,
         "minimum": float(distances.min()),
         "quantiles": np.percentile(distances, QUANTILES).tolist(),

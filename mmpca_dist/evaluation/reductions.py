@@ -30,8 +30,8 @@ class Reduction:
     """A method at a size."""
 
     method: str
-    n_components: int
-    """Asked for."""
+    n_components: float
+    """Asked for, or the share asked for."""
     columns: NDArray[np.intp]
     """Shape (K,): where its components are among the reduced rows of all; fewer than asked for where the method has no
     more."""
@@ -47,7 +47,7 @@ class Reduction:
     """Whether a choice among values ended on an edge of what was tried."""
     cautions: Sequence[str] = ()
     """The reasons why its components are poor."""
-    sizes: tuple[int, ...] = ()
+    sizes: tuple[float, ...] = ()
     """All numbers asked for, of a method that reduces nothing: it is scored once for all of them."""
 
 
@@ -193,8 +193,8 @@ def tell_reduced(statistics: Statistics, weighted: bool, each_scatter: bool = Fa
 
 
 def _sizes(
-    make: Callable[[int], MomentReducer], statistics: Statistics, sizes: Sequence[int]
-) -> Iterator[tuple[int, MomentReducer]]:
+    make: Callable[[float], MomentReducer], statistics: Statistics, sizes: Sequence[float]
+) -> Iterator[tuple[float, MomentReducer]]:
     """Yield sizes asked for with the fitted reducer of each, the largest first."""
     largest: MomentReducer | None = None
     for size in sorted(sizes, reverse=True):
@@ -203,12 +203,12 @@ def _sizes(
             yield size, largest
             continue
         reducer = copy.copy(largest)
-        reducer.shorten(min(size, len(largest.components_)))
+        reducer.shorten(largest.count_of(size))
         yield size, reducer
 
 
 def _without_components(
-    label: str, size: int, sizes: tuple[int, ...], statistics: Statistics, error: NoComponentsError
+    label: str, size: float, sizes: tuple[float, ...], statistics: Statistics, error: NoComponentsError
 ) -> Reduction:
     own = None if statistics.moments.targets is not None else rule_of_shares(statistics.unweighted.moments)
     return Reduction(label, size, np.arange(0), None, 0, own, cautions=[str(error)], sizes=sizes)

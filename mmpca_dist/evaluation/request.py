@@ -76,8 +76,8 @@ class EvaluationRequest:
     """Estimators by their labels in results, in order."""
     unreduced: frozenset[str]
     """Those that keep all columns."""
-    sizes: Sequence[int]
-    """Numbers of components of each method, ascending."""
+    sizes: Sequence[float]
+    """Numbers of components of each method, or shares that they hold, ascending."""
     needs: Needs
     """Needs of all methods together."""
     classifiers: Classifiers
@@ -87,8 +87,8 @@ class EvaluationRequest:
     in_memory: bool
     """Whether all rows are read into memory for these."""
     margins: bool
-    n_blocks: int
-    """Blocks of components of all methods, one for most."""
+    width: int
+    """Columns of the reduced rows of all methods together, at most."""
     precision: str = "single"
     standardize: bool = False
     class_weight: ClassWeight = None
@@ -96,7 +96,7 @@ class EvaluationRequest:
     intervals: bool = False
     """Whether nested folds tell intervals of the errors."""
 
-    def reducer(self, label: str, n_components: int) -> MomentReducer:
+    def reducer(self, label: str, n_components: float) -> MomentReducer:
         """Return the estimator of a method for so many components."""
         return clone(self.methods[label]).set_params(n_components=n_components)
 
@@ -123,11 +123,6 @@ class EvaluationRequest:
     def fits(self) -> int:
         """So many times every method is fitted in all splits together."""
         return self.parts.n_splits * self.n_fits
-
-    @property
-    def width(self) -> int:
-        """Columns of the reduced rows of all methods together."""
-        return self.n_blocks * max(self.sizes)
 
     @property
     def n_models(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -21,7 +22,7 @@ class Evaluation:
     splits: str
     """In words: ``"50 stratified splits, four fifths of the rows train"``."""
     methods: list[str]
-    n_components: list[int]
+    n_components: Sequence[float]
     """As asked for."""
     classifiers: dict[str, str]
     """For each name in the table, what to call it in words, with its constant: ``"linear SVM, C = 0.1"``."""

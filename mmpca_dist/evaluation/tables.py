@@ -32,7 +32,7 @@ RECONSTRUCTION = "reconstruction"
 """The name where rows have no labels."""
 OF_VARIANCE = (REGRESSION, RECONSTRUCTION)
 """Their errors are shares of a variance, and not counts."""
-Key = tuple[str, int, str]
+Key = tuple[str, float, str]
 """Method, number of components as asked for, classifier."""
 Comparison = tuple[tuple[Any, ...], tuple[Any, ...]]
 """The models of a test: `Cell.models` of the method and of the reference."""
@@ -77,8 +77,8 @@ class Cell:
     """A method's errors with so many components under one classifier, over the splits."""
 
     method: str
-    n_components: int
-    """As asked for."""
+    n_components: float
+    """As asked for, or the share asked for."""
     classifier: str
     summary: Summary
     """Summary of the errors in percent of the rows held out."""
@@ -272,9 +272,10 @@ def cells_table(cells: Iterable[Cell]) -> pa.Table:
     correction, and for how many tests. ``interval_low`` and ``interval_high`` are of nested folds.
     """
     lines = [{name: _value(cell, attribute) for name, (_, attribute) in CELL_FIELDS.items()} for cell in cells]
-    return pa.Table.from_pylist(
-        lines, schema=pa.schema([(name, of_type) for name, (of_type, _) in CELL_FIELDS.items()])
-    )
+    types = {name: of_type for name, (of_type, _) in CELL_FIELDS.items()}
+    if any(isinstance(line["n_components"], float) for line in lines):  # shares
+        types["n_components"] = pa.float64()
+    return pa.Table.from_pylist(lines, schema=pa.schema(list(types.items())))
 
 
 def classes_table(table: ErrorTable, cells: Iterable[Cell], classes: Sequence[str]) -> pa.Table:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +69,7 @@ def own_passes(rows: Rows, splits: Splits, request: EvaluationRequest, meter: Me
             statistics = statistics_for(
                 training_rows(rows, splits, part, request), request.needs, request.solver,
                 precision=request.precision, standardize=request.standardize, class_weight=request.class_weight,
-                sizes=request.sizes, charging=meter.charging_owner,
+                sizes=cast(Sequence[int], request.sizes), charging=meter.charging_owner,
             )  # fmt: skip
         yield statistics, None
 

@@ -155,7 +155,8 @@ LEADING = 3
 
 def save_model(run: RunDirectory, method: str, reducer: MomentReducer) -> records.ModelRecord:
     """Store a fitted reducer and return what describes it."""
-    fitted = {name: getattr(reducer, name) for name in (*BY_COMPONENT, *reducer.traits.stored, "mean_", "scale_")}
+    names = (*BY_COMPONENT, *reducer.traits.stored, "mean_", "scale_", "n_samples_")
+    fitted = {name: getattr(reducer, name) for name in names}
     scalars = {name: value for name, value in fitted.items() if isinstance(value, bool | int | float)}
     arrays = {name: value for name, value in fitted.items() if name not in scalars}
     if reducer.adjustment_ is not None and len(reducer.adjustment_.slopes):
@@ -232,7 +233,7 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
     fit: dict[str, Any] = {"scale_": arrays.get("scale_"), "total_": total, "limit_reason_": limit}
     with reading_own(run.path(group), AGAIN):
         values = arrays | record["scalars"]
-        fit |= {name: values[name] for name in (*BY_COMPONENT, *reducer.traits.stored, "mean_")}
+        fit |= record["scalars"] | {name: values[name] for name in (*BY_COMPONENT, *reducer.traits.stored, "mean_")}
     fit |= {"n_features_in_": len(fit["mean_"]), "_belonging": partial(load_belonging, run, method, table.classes)}
     if "slopes" in arrays:
         fit["covariates_"] = table.covariates

@@ -118,11 +118,11 @@ def request_of(job: Job) -> RunRequest:
     """Return what a plan must know of a run."""
     config = job.config
     n_outcomes = len(job.dataset.targets) or len(job.census.classes)
+    width = min(config.largest or job.dataset.n_features, job.dataset.n_features, job.dataset.n_rows)
     blocks = {
-        section.label: section.method.blocks(config.largest, n_outcomes, job.dataset.n_columns)
+        section.label: section.method.blocks(config.largest or width, n_outcomes, job.dataset.n_columns)
         for section in config.methods
     }
-    width = min(config.largest, job.dataset.n_features, job.dataset.n_rows)
     return RunRequest(
         job.dataset,
         job.spans,

@@ -162,6 +162,8 @@ class Inputs:
     """The rows with their parts, groups or times for labels, where a column tells how rows are held out."""
     fitted: RunDirectory | None = None
     """The run whose models a transform applies."""
+    inverse: bool = False
+    """Whether a transform writes rows as the models rebuild them."""
     shown: Mapping[str, str] = field(default_factory=dict)
     """The address of text, by that of the rows that it was converted to."""
 
@@ -221,7 +223,7 @@ class Inputs:
 
     def identity(self) -> Identity:
         parts = None if self.parts_column is None else self.parts_column.fingerprint()
-        models = None if self.fitted is None else self.fitted.header()["key"]
+        models = None if self.fitted is None else self.fitted.header()["key"] + ", inverse" * self.inverse
         return Identity(self.asked, self.dataset.fingerprint(), self.purpose, parts, models)
 
 
@@ -289,7 +291,7 @@ def _opened(config: RunConfig, purpose: Purpose, callback: Callback) -> Dataset:
         rows = rows.of_one_class() if section.classless else rows
         refuse_classless(config, purpose)
         dataset = rows.with_maps(section.maps)
-        if not config.chooses and config.largest > dataset.n_features:
+        if not config.chooses and (config.largest or 0) > dataset.n_features:
             raise InputError(
                 f"n_components={config.largest} is more than the {dataset.n_features} features of {dataset.uri}. Take "
                 "as many at most, or n_components: auto."

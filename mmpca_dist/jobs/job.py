@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -40,7 +40,7 @@ from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span, make_spans
 
 
-def sizes_of(config: RunConfig, results: records.Results, method: str) -> list[int]:
+def sizes_of(config: RunConfig, results: records.Results, method: str) -> Sequence[float]:
     """Return the numbers of components of a method, ascending: as asked for, or the one that a stage has chosen."""
     choice = results.find(records.CHOOSE)
     return config.sizes if choice is None else [choice["methods"][method]["chosen"]]
@@ -109,13 +109,14 @@ class Job:
         count = self.results.find(records.COUNT)
         return rows if count is None else Counted(count).widened(rows)
 
-    def sizes(self, method: str) -> list[int]:
+    def sizes(self, method: str) -> Sequence[float]:
         """Return the numbers of components of a method, ascending: as asked for, or the one that was chosen."""
         return sizes_of(self.config, self.results, method)
 
     @property
-    def largest(self) -> int:
-        return max(self.sizes(method)[-1] for method in self.config.labels)
+    def largest(self) -> int | None:
+        """The largest number of components of any method; None for all there are."""
+        return None if self.config.by_share else max(int(self.sizes(method)[-1]) for method in self.config.labels)
 
     @property
     def spans(self) -> list[Span]:

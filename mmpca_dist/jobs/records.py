@@ -81,11 +81,11 @@ class PassesRecord(StageRecord, total=False):
 class MethodChoice(TypedDict):
     """The numbers of components that were tried for a method, their errors in percent, and the one that is chosen."""
 
-    candidates: list[int]
+    candidates: list[float]
     used: list[int]
     means: list[float]
     standard_errors: list[float]
-    candidate: int
+    candidate: float
     chosen: int
     words: str
 

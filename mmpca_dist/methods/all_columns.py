@@ -38,6 +38,8 @@ class AllColumns(MomentReducer):
 
     traits = Traits(ignores_labels=True)
 
+    keeps_all = True
+
     def needs(self) -> Needs:
         return Needs(frozenset(), full_scatter=("all-columns",))
 
@@ -59,12 +61,6 @@ class AllColumns(MomentReducer):
 
     def fitted(self) -> Fitted:
         return replace(super().fitted(), used=self.components_.shape[1])
-
-    def shorten(self, n_components: int) -> None:
-        """Keep all columns."""
-
-    def _refuse_too_few(self, solution: Solution, statistics: Statistics) -> None:
-        """Accept whatever number was asked for."""
 
 
 METHOD = Method(

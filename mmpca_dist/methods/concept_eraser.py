@@ -29,7 +29,7 @@ class ConceptEraser(OneToOneFeatureMixin, FisherDiscriminant):
 
     Parameters
     ----------
-    n_components : int, optional
+    n_components : int or float, optional
         Has no effect: all differences of class means are erased.
     shrinkage : float
         g of ``FisherDiscriminant``. The covariance with the classes is zero for any g; with 0 rows change least.
@@ -71,6 +71,7 @@ class ConceptEraser(OneToOneFeatureMixin, FisherDiscriminant):
 
     traits = FisherDiscriminant.traits.extended(nested=False, stored=("taken_",))
     taken_: NDArray[np.float64]
+    keeps_all = True
 
     @property
     def unevaluable_reason(self) -> str | None:
@@ -103,9 +104,6 @@ class ConceptEraser(OneToOneFeatureMixin, FisherDiscriminant):
             components, values, np.full(len(values), np.nan), pairs.relative_errors, float(values.sum()),
             class_limit(len(present)), {"covariance": norms, "solver": solver},
         )  # fmt: skip
-
-    def _refuse_too_few(self, solution: Solution, statistics: Statistics) -> None:
-        solution.refuse_too_few(None, type(self).__name__, statistics)
 
     def projection(self, dtype: Any = np.float64) -> tuple[NDArray, NDArray | None, NDArray | None]:
         """Return V, shape (n_features, K), and the mean: the coordinates (x - mean) V times T are what rows lose."""

@@ -32,7 +32,7 @@ class ScatterContrast(MomentReducer):
 
     Parameters
     ----------
-    n_components : int, optional
+    n_components : int or float, optional
         By default all whose eigenvalue is not zero.
     A, B : str, dict or None
         ``"total"``, ``"within"``, ``"between"``, or a mapping such as ``{"total": 1, "class": {"noise": -0.5}}``;
@@ -86,7 +86,7 @@ class ScatterContrast(MomentReducer):
     })  # fmt: skip
 
     def __init__(
-        self, n_components: int | None = None, *, A: str | dict[str, Any] | None = "between",
+        self, n_components: float | None = None, *, A: str | dict[str, Any] | None = "between",
         B: str | dict[str, Any] | None = "within", a: float | None = None, shrinkage: float = 0.0,
         order: Literal["largest", "magnitude"] = "largest", square: bool = False,
         rotation: Literal["pca", "zca"] = "pca",
@@ -163,14 +163,9 @@ class ScatterContrast(MomentReducer):
             limit = f"the number of directions in which the contrast is not zero, {len(pairs.values)}"
         return Solution.of_pairs(statistics, pairs if self.square else pairs.leading(self._at_most(rank)), limit)
 
-    def shorten(self, n_components: int) -> None:
-        """Keep the first components; all of a square map."""
-        if not self.square:
-            super().shorten(n_components)
-
-    def _refuse_too_few(self, solution: Solution, statistics: Statistics) -> None:
-        if not self.square:
-            super()._refuse_too_few(solution, statistics)
+    @property
+    def keeps_all(self) -> bool:  # type: ignore[override]
+        return self.square
 
 
 METHODS = (

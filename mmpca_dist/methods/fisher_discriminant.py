@@ -25,7 +25,7 @@ class FisherDiscriminant(BlockReducer):
 
     Parameters
     ----------
-    n_components : int, optional
+    n_components : int or float, optional
         At most the number of classes less one, which is the default.
     shrinkage : float
         g, from 0 to 1. Above 0 (by default 0.001), singular scatters, constant columns and fewer rows than columns do
@@ -62,7 +62,7 @@ class FisherDiscriminant(BlockReducer):
     }, by_classes=True)  # fmt: skip
 
     def __init__(
-        self, n_components: int | None = None, *, shrinkage: float = 1e-3,
+        self, n_components: float | None = None, *, shrinkage: float = 1e-3,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
         class_weight: ClassWeight = None, missing: str = "refuse",
         oversampling: int = 10, passes: int = 4, tolerance: float = 1e-4,

@@ -24,7 +24,7 @@ class FisherScore(ColumnSelection):
 
     Parameters
     ----------
-    n_components : int, optional
+    n_components : int or float, optional
         By default all columns with a score above zero. Equal scores go by column order. A column that is the same in
         all rows has the score zero, and one that is constant in every class, but not between them, an infinite one.
     solver : {"auto", "dense", "dual", "krylov", "arpack"}
@@ -60,7 +60,7 @@ class FisherScore(ColumnSelection):
     def _solve(self, statistics: Statistics) -> Solution:
         scores = _scores(statistics)
         ranked = np.argsort(-scores, kind="stable")[: np.count_nonzero(scores)]
-        columns = ranked[: self.n_components]
+        columns = ranked[: self.asked]
         with np.errstate(divide="ignore"):
             errors = statistics.epsilon * (1 + 1 / np.sqrt(scores[columns]))
         total = float(scores.sum()) if np.isfinite(scores).all() else float("nan")

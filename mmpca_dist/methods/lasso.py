@@ -64,7 +64,7 @@ class LassoSelection(TargetReducer, ColumnSelection):
     [27, 22, 20]
     """
 
-    traits = TargetReducer.traits.extended(stored=("path_",))
+    traits = TargetReducer.traits.extended(stored=("path_",), shares=False)
 
     def needs(self) -> Needs:
         return Needs(full_scatter=("lasso",), columns=True)

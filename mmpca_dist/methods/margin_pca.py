@@ -61,8 +61,9 @@ class MarginPCA(BlockReducer):
 
     Parameters
     ----------
-    n_components : int, optional
-        Number of components K; by default all whose eigenvalue is not zero.
+    n_components : int or float, optional
+        Number of components K, or the share of all eigenvalues that they are to hold, such as 0.95; by default all
+        whose eigenvalue is not zero.
     variant : {"m-pca0", "m-pca1a", "m-pca1b", "m-pca2", "pca"}
         Which differences: all pairs of rows of different classes (exact, at the price of PCA); rows minus the mean
         of the other classes; rows minus their coordinate-wise median; rows minus the nearest row of the other
@@ -106,8 +107,10 @@ class MarginPCA(BlockReducer):
         Eigenvalues of the mean outer product of the difference rows, decreasing.
     total_, limit_reason_ : float, str
         Sum of all eigenvalues, NaN where it is not known; what bounds the number of components.
-    explained_variance_ratio_ : array of shape (K,)
-        ``eigenvalues_ / total_``, for ``pca`` alone: other components do not diagonalise the total scatter.
+    explained_variance_, explained_variance_ratio_, singular_values_ : arrays of shape (K,)
+        As of scikit-learn's PCA, for ``pca`` alone: other components do not diagonalise the total scatter.
+    n_components_, n_samples_ : int, float
+        K, and the sum of the weights of the rows.
     residuals_ : array of shape (K,)
         Norm of S v - l v.
     imprecise_ : bool array of shape (K,)
@@ -161,7 +164,7 @@ class MarginPCA(BlockReducer):
     })  # fmt: skip
 
     def __init__(
-        self, n_components: int | None = None, variant: str = "m-pca0", *,
+        self, n_components: float | None = None, variant: str = "m-pca0", *,
         pairing: Literal["one-vs-rest", "one-vs-one"] = "one-vs-rest",
         search: Literal["exact", "approximate"] = "exact", recall: float = 0.98, max_queries: int | None = None,
         mutual: Literal["twice", "once"] = "twice", scratch: str | None = None,
@@ -181,7 +184,7 @@ class MarginPCA(BlockReducer):
         cls,
         moments: Moments,
         variant: str = "m-pca0",
-        n_components: int | None = None,
+        n_components: float | None = None,
         *,
         medians: NDArray | None = None,
         **parameters: Any,

@@ -27,7 +27,7 @@ class MaximumMarginCriterion(MomentReducer):
 
     Parameters
     ----------
-    n_components : int, optional
+    n_components : int or float, optional
         At most the number of classes less one: S_b has no higher rank, and S_w lowers every eigenvalue.
     solver : {"auto", "dense", "dual"}
         As in ``MarginPCA``. The whole scatter is needed: there is no solver in passes.

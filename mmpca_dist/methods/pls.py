@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.methods.base.registry import FULL_RANK, Method
@@ -23,7 +24,7 @@ class PLS(TargetReducer):
 
     Parameters
     ----------
-    n_components : int, optional
+    n_components : int or float, optional
         By default all there are.
     target : {"classes", "continuous"}
         What y holds: labels, or numbers of shape (n,) or (n, q).
@@ -41,6 +42,8 @@ class PLS(TargetReducer):
         magnitude is positive.
     eigenvalues_ : array of shape (K,)
         Variance of the targets that each component explains; not sorted. ``total_`` is all of it.
+    vip_ : array of shape (n_features,)
+        Importance of each column in the projection: its mean square over columns is 1.
     residuals_ : array of shape (K,)
         NaN: the components are no eigenvectors.
     classes_ : array of shape (C,)
@@ -51,7 +54,7 @@ class PLS(TargetReducer):
     References
     ----------
     Dayal & MacGregor 1997, "Improved PLS algorithms", Journal of Chemometrics 11, the second kernel
-    algorithm.
+    algorithm. Wold, Johansson & Cocchi 1993, "PLS: partial least squares projections to latent structures".
 
     Examples
     --------
@@ -69,6 +72,14 @@ class PLS(TargetReducer):
 
     def needs(self) -> Needs:
         return Needs(full_scatter=("pls",))
+
+    @property
+    def vip_(self) -> NDArray[np.float64]:
+        """Importance of each column, shape (n_features,): root of d sum_k s_k w_jk^2 / sum_k s_k, s_k explained."""
+        check_is_fitted(self, "components_")
+        # Weights are orthonormal, and rotations a triangular map of them.
+        weights = scipy.linalg.qr(self.components_.T, mode="economic")[0]
+        return np.sqrt(len(weights) * (weights**2 @ self.eigenvalues_) / self.eigenvalues_.sum())
 
     def _solve(self, statistics: Statistics) -> Solution:
         moments, problem = statistics.moments, regression_of(statistics.moments)

@@ -24,7 +24,7 @@ class RandomProjection(MomentReducer):
 
     Parameters
     ----------
-    n_components : int, optional
+    n_components : int or float, optional
         By default as many as columns, which only turns the rows.
     seed : int
         The same seed gives the same directions for the same number of columns; those for a smaller K are the first
@@ -58,7 +58,7 @@ class RandomProjection(MomentReducer):
     traits = Traits({"seed": Option(ge=0, example=1, description="Seed of the directions")}, ignores_labels=True)
 
     def __init__(
-        self, n_components: int | None = None, *, seed: int = 0,
+        self, n_components: float | None = None, *, seed: int = 0,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
         class_weight: ClassWeight = None, missing: str = "refuse",
     ) -> None:  # fmt: skip

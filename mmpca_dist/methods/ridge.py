@@ -30,7 +30,7 @@ class RidgeDirections(TargetReducer):
 
     Parameters
     ----------
-    n_components : int, optional
+    n_components : int or float, optional
         At most the number of classes less one, or of continuous targets, which is the default.
     alpha : float
         The penalty alpha |w|^2 is added to the sum of squared errors, as in scikit-learn. 0 is least squares, where
@@ -68,7 +68,7 @@ class RidgeDirections(TargetReducer):
     )
 
     def __init__(
-        self, n_components: int | None = None, *, alpha: float = 1.0, target: str = "classes",
+        self, n_components: float | None = None, *, alpha: float = 1.0, target: str = "classes",
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
         class_weight: ClassWeight = None, missing: str = "refuse",
     ) -> None:  # fmt: skip

@@ -26,7 +26,7 @@ class SupervisedPCA(TargetReducer):
 
     Parameters
     ----------
-    n_components : int, optional
+    n_components : int or float, optional
         At most the number of classes less one, or of continuous targets, which is the default.
     target : {"classes", "continuous"}
         What y holds: labels, or numbers of shape (n,) or (n, q).
@@ -72,7 +72,7 @@ class SupervisedPCA(TargetReducer):
     traits = TargetReducer.traits.extended(by_classes=True)
 
     def __init__(
-        self, n_components: int | None = None, *, target: str = "classes", kernel: str | NDArray | None = None,
+        self, n_components: float | None = None, *, target: str = "classes", kernel: str | NDArray | None = None,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
         class_weight: ClassWeight = None, missing: str = "refuse",
     ) -> None:  # fmt: skip

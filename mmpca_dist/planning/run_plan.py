@@ -160,7 +160,7 @@ def make_plan(request: RunRequest, measured: Measured | None = None) -> Plan:
     footprints = measured.footprints if measured else ()
     kept = sum(each.checkpoints for each in footprints)
     stored = summary_bytes(request.n_classes, dataset.n_features, request.scatters) if choice.kind == "dense" else 0
-    size = min(request.needs.n_components or 1, dataset.n_features, dataset.n_rows)
+    size = min(request.needs.n_components or dataset.n_features, dataset.n_features, dataset.n_rows)
     words = {"dual": "in the span of the rows", "dense": f"dense, {dataset.n_columns} x {dataset.n_columns}"}
     return plan_of(
         request,

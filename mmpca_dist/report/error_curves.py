@@ -53,7 +53,7 @@ def styles(evaluation: Evaluation) -> dict[str, Style]:
     return {**found, evaluation.reference: replace(found[evaluation.reference], width=2.6)}
 
 
-def drawn_sizes(evaluation: Evaluation, classifier: str) -> list[int]:
+def drawn_sizes(evaluation: Evaluation, classifier: str) -> Sequence[float]:
     """Return up to two numbers of components: all, or that with the reference's lowest mean under a classifier."""
     sizes, reference = evaluation.n_components, evaluation.reference
     if len(sizes) <= MAX_DRAWN:
@@ -93,7 +93,7 @@ def _curve(cells: Sequence[Cell]) -> dict[str, list[Any]]:
     errors = np.nan_to_num([cell.summary.corrected_standard_error for cell in cells])
     return {
         "mean": means.tolist(), "error": errors.tolist(), "low": (means - errors).tolist(),
-        "high": (means + errors).tolist(), "full": [cell.used == cell.n_components for cell in cells],
+        "high": (means + errors).tolist(), "full": [cell.used >= cell.n_components for cell in cells],
     }  # fmt: skip
 
 
@@ -101,8 +101,9 @@ def error_curves(evaluation: Evaluation) -> Figure:
     """Return one picture, a panel for each classifier."""
     drawn, sizes, panels = styles(evaluation), evaluation.n_components, []
     positions, use = axis_positions(sizes), recommended(evaluation)
+    axis = "components" if sizes[-1] >= 1 else "share that components hold"
     for classifier in evaluation.classifiers:
-        panel = Panel(words(label(evaluation, classifier), LONG_NAME), "components", "test error (%)", 260)
+        panel = Panel(words(label(evaluation, classifier), LONG_NAME), axis, "test error (%)", 260)
         for i, (method, style) in enumerate(drawn.items()):
             cells = [evaluation.cells[method, size, classifier] for size in sizes]
             draw_line(panel, positions + shifts(positions, len(drawn))[i], cells, style)
@@ -156,13 +157,13 @@ def shifts(positions: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     return np.asarray(step * (np.arange(count) - (count - 1) / 2), np.float64)
 
 
-def axis_positions(sizes: Sequence[int]) -> NDArray[np.float64]:
+def axis_positions(sizes: Sequence[float]) -> NDArray[np.float64]:
     """Return the positions of numbers of components, ascending, on an axis: their logarithms if they span much."""
     logarithmic = sizes[0] > 0 and sizes[-1] > WIDE * sizes[0]
     return np.log2(sizes) if logarithmic else np.asarray(sizes, float)
 
 
-def size_axis(axis: Axis, sizes: Sequence[int], positions: NDArray[np.float64]) -> Axis:
+def size_axis(axis: Axis, sizes: Sequence[float], positions: NDArray[np.float64]) -> Axis:
     """Return an axis with the numbers of components at these positions."""
     return replace(axis, ticks=[(float(at), str(size)) for at, size in zip(positions, sizes, strict=True)])
 

@@ -14,6 +14,7 @@ from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.chart import LETTER, WIDTH, distinct, text, words
 from mmpca_dist.pictures.frame import Drawn, Figure
 from mmpca_dist.results.answer import cells_of_answer, digits, label, named
+from mmpca_dist.results.forms import written
 
 LINE, HEAD, CELL = 19, 40, 250
 """Pixels of a line, of the title and the names of the columns, and of all cells of a line, about."""
@@ -26,7 +27,7 @@ def error_map(evaluation: Evaluation) -> Figure:
     sizes, methods, decimals, panels = evaluation.n_components, evaluation.methods, digits(evaluation), []
     for classifier in evaluation.classifiers:
         means = np.array([[evaluation.cells[m, k, classifier].summary.mean for k in sizes] for m in methods])
-        heads = ["K = " * (j == 0) + str(size) for j, size in enumerate(sizes)]
+        heads = [str(size) if j else written("size", size) for j, size in enumerate(sizes)]
         texts = [[f"{mean:.{decimals}f}" for mean in line] for line in means]
         shades = (means - means.min()) / ((means.max() - means.min()) or 1)
         title = words(label(evaluation, classifier), LONG_NAME)

@@ -68,10 +68,11 @@ def _picture(
         panels.append(panel.drawn())
     entries = [key("original columns", "before")]
     entries += [
-        key(f"projected{f', K = {size}' * (len(sizes) > 1)}", AFTER[i], dash="") for i, size in enumerate(sizes)
+        key("projected" + f", {written('size', size)}" * (len(sizes) > 1), AFTER[i], dash="")
+        for i, size in enumerate(sizes)
     ]
     title = f"Margins: {label(evaluation, classifier)}"
-    caption = _caption(evaluation, list(after), sizes)
+    caption = _caption(evaluation, list(after), len(sizes) < len(evaluation.n_components))
     medians = ", ".join(
         f"{title_of(method)} {written('margin', margins[-1].median)}" for method, margins in after.items()
     )
@@ -91,9 +92,8 @@ def _edges(drawn: list[SignedMargins], before: SignedMargins | None) -> NDArray[
     return np.linspace(low - room, high + room, BARS + 1)
 
 
-def _caption(evaluation: Evaluation, methods: list[str], sizes: list[int]) -> str:
+def _caption(evaluation: Evaluation, methods: list[str], chosen: bool) -> str:
     reference = title_of(evaluation.reference)
-    chosen = len(sizes) < len(evaluation.n_components)
     missing = [title_of(m) for m in evaluation.reducing if m not in (*methods, evaluation.reference)]
     caption = (
         f"Signed distances of {evaluation.margin_rows} to the hyperplane of the classifier, of all splits together: "

@@ -55,7 +55,8 @@ def _error_table(evaluation: Evaluation, number: int, title: str, classifiers: l
     cells, methods, decimals = evaluation.cells, evaluation.methods, digits(evaluation)
     pairs = [(size, name) for size in evaluation.n_components for name in classifiers]
     columns = [
-        Heading(f"K = {size}", "error") if title else Heading(name, "error", f"K = {size}") for size, name in pairs
+        Heading(written("size", size), "error") if title else Heading(name, "error", written("size", size))
+        for size, name in pairs
     ]
     least = {pair: min(cells[method, *pair].summary.mean for method in methods) for pair in pairs}
     rows = [
@@ -219,7 +220,7 @@ MARGIN_WORDS = (
 class SignedMargins:
     """Margins of one method, number of components and classifier, over the splits."""
 
-    n_components: int
+    n_components: float
     minimum: float  # here and below, means over the splits
     median: float
     wasserstein: float  # distance from the signed distances in the original columns
@@ -291,7 +292,7 @@ def _margin_table(
             rows.append([Field(title_of(method), [method]), *cells])
     title = label(evaluation, classifier)
     return PrintedTable(
-        [Heading("method", "head"), *(Heading(f"K = {size}", "error") for size in sizes)],
+        [Heading("method", "head"), *(Heading(written("size", size), "error") for size in sizes)],
         rows,
         title,
         key=f"margins-{number}",

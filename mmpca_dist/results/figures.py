@@ -135,12 +135,12 @@ class Figures:
 def figures(
     model: MomentReducer,
     section: MethodSection,
-    requested: Sequence[int] = (),
+    requested: Sequence[float] = (),
     history: Sequence[dict[str, Any]] = (),
     first_pass: int = 2,
 ) -> Figures:
     """Return the figures of a fitted estimator, which a run fitted as its configuration asks in a section."""
-    fitted = model.fitted()
+    fitted, sizes = model.fitted(), [int(size) if size >= 1 else model.count_of(size) for size in requested]
     return Figures(
         name=section.label,
         title=section.title,
@@ -153,7 +153,7 @@ def figures(
         total=model.total_,
         limit=model.limit_reason_,
         # Some methods have models of one number of components alone.
-        requested=list(requested) if model.traits.nested else [fitted.used],
+        requested=sizes if model.traits.nested else [fitted.used],
         n_components=fitted.used,
         models=[str(label) for label in model.classes_] if model.components_.ndim == 3 else [],
         history=history,

@@ -34,6 +34,7 @@ def _p_value(value: float) -> str:
 FORMS: dict[str, Callable[[Any], str]] = {
     "count": "{:,}".format,
     "share": _share,
+    "size": lambda size: f"K = {size}" if size >= 1 else f"share {size}",  # of components asked for
     "proved": _proved,  # 100% only where it is
     "reached": lambda share: f"{np.floor(1000 * share) / 10:.3g}%",  # never rounded up
     "eigenvalue": "{:.4g}".format,

@@ -27,14 +27,16 @@ MAX_OPERATIONS = 1e10
 """Shares of columns are not worth more than about a second."""
 
 
-def method_notes(section: MethodSection, reducer: MomentReducer, asked: int, precision: str) -> list[str]:
+def method_notes(section: MethodSection, reducer: MomentReducer, asked: float, precision: str) -> list[str]:
     """Return what must be known of the components of a method: too few, not told apart, or not reliable."""
     method, title, notes = section.method, section.title, []
     eigenvalues, relative_errors = reducer.eigenvalues_, reducer.relative_errors_
     fitted = reducer.fitted()
-    if fitted.used < asked and method.reduces:
+    short = fitted.used < asked if asked >= 1 else eigenvalues.sum() < asked * reducer.total_
+    if short and method.reduces:
+        what = f"{asked} were" if asked >= 1 else f"as many as hold the share {asked} were"
         notes.append(
-            f"{title} has {plural(fitted.used, 'component')} where {asked} were asked for: its limit is "
+            f"{title} has {plural(fitted.used, 'component')} where {what} asked for: its limit is "
             f"{reducer.limit_reason_}."
         )
     alike = arbitrary(eigenvalues, reducer.residuals_, relative_errors, method.ordered, method.orthonormal)

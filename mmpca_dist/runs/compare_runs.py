@@ -206,7 +206,7 @@ def _of_evaluations(runs: Mapping[str, RunDirectory]) -> tuple[list[dict[str, An
     return list(rows.values()), [*([tested] if known else []), *untested, *left_out]
 
 
-def _asked(cell: Cell) -> tuple[str, int, str]:
+def _asked(cell: Cell) -> tuple[str, float, str]:
     """Return what a cell is of; all columns are the same for every number of components."""
     reduces = cell.method not in METHODS or METHODS[cell.method].reduces
     return cell.method, cell.n_components if reduces else 0, cell.classifier

@@ -13,7 +13,7 @@ class EvaluateSettings(TypedDict, total=False):
     """Keys of a configuration, of its section ``dataset`` and of its section ``evaluation``; docs/settings.md."""
 
     methods: Named | Sequence[Named]
-    n_components: int | Sequence[int] | Literal["auto"]
+    n_components: float | Sequence[float] | Literal["auto"]
     standardize: bool | None
     precision: Literal["single", "double"]
     class_weight: Literal["balanced"] | Mapping[Any, float] | None

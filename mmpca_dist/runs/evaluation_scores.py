@@ -110,6 +110,7 @@ def evaluation_request(job: Job, parts: PartSizes, penalties: dict[str, float] |
     ):
         # All columns are coordinates in the span of the rows and medians.
         n_features = min(n_features, n_train + n_classes * len(needs.medians))
+    largest = config.largest or n_features
     request = EvaluationRequest(
         methods={section.label: section.reducer(None, **config.shared) for section in config.methods},
         unreduced=config.unreduced,
@@ -120,7 +121,7 @@ def evaluation_request(job: Job, parts: PartSizes, penalties: dict[str, float] |
         merged=merged,
         in_memory=in_memory,
         margins=config.evaluation.margins and not without_classes,
-        n_blocks=sum(method.method.blocks(config.largest, n_classes, n_features) for method in config.methods),
+        width=largest * sum(method.method.blocks(largest, n_classes, n_features) for method in config.methods),
         precision=config.precision,
         standardize=config.standardizes,
         class_weight=config.class_weight,

@@ -147,7 +147,7 @@ def _reduce(job: Job) -> records.ReduceRecord:
 
 def _search_or_sweep(need: SharedPass, job: Job) -> records.PassesRecord:
     """Find the nearest rows of other classes, or fit by sweeps over the rows, and keep the result."""
-    stage, request, size = need.stage, request_of(job), job.sizes(need.method.label)[-1]
+    stage, request, size = need.stage, request_of(job), int(job.sizes(need.method.label)[-1])
     if isinstance(need.need, Search):
         in_memory = job.scheduler.in_process and request.search_in_memory
     else:
@@ -177,7 +177,7 @@ def _statistics(job: Job, before: int | None = None) -> Statistics:
     config = job.config
     pairs = {need.need: need.load(job.run, job.results) for need in run_needs(config, SEARCH)}
     fits = {
-        (need.need, job.sizes(need.method.label)[-1]): need.load(job.run, job.results)
+        (need.need, int(job.sizes(need.method.label)[-1])): need.load(job.run, job.results)
         for need in run_needs(config, SWEEP)
         if before is None or need.number < before
     }

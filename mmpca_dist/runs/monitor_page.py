@@ -42,14 +42,14 @@ def scored_rows(
     run: RunDirectory, belonging: Belonging, asked: TransformConfig, alpha: float, far: Sequence[int]
 ) -> Outlying:
     """Return rows of a transformed batch, evenly spaced and those far out, with what columns add to their scores."""
-    group: Any = open_group(asked.destination)
+    group: Any = open_group(asked.table)
     n = group["p"].shape[0]
     at = np.union1d(np.arange(0, n, max(1, n // DRAWN)), np.array(far, int))
     columns = {name: group[name].oindex[at] for name in [*belonging.counts, "p"]}
     title, numbers, statistics = title_of(belonging.method), group["row"].oindex[at], kept_statistics(run)
     one, told = OutlyingRows.of(title, belonging, numbers, columns, alpha, statistics), list[Any]()
     if one.farthest():
-        again, model = f"{asked.destination}.rows.zarr", load_model(run.uri, belonging.method)
+        again, model = f"{asked.table}.rows.zarr", load_model(run.uri, belonging.method)
         try:
             rows = inputs_of(asked.model_copy(update={"destination": again}), Callback()).dataset
             told = one.explained(

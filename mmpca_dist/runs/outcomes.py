@@ -214,8 +214,9 @@ class FinishedEvaluation(Reported):
 
     def _lines(self, name: str, *keys: str) -> pd.DataFrame:
         """Return a stored table; all columns, which are the same for each number asked for, are in it once."""
-        lines = stored_table(RunDirectory(self.folder), name).to_pandas()
-        lines["n_components"] = lines[["n_components", "used"]].max(axis=1)
+        run = RunDirectory(self.folder)
+        lines, kept = stored_table(run, name).to_pandas(), [*run.config.unreduced, "all-columns"]
+        lines["n_components"] = lines["n_components"].mask(lines["method"].isin(kept), lines["used"])
         return lines.drop_duplicates(["method", "n_components", "classifier", *keys], ignore_index=True)
 
     @property

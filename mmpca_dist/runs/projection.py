@@ -19,6 +19,7 @@ from mmpca_dist.jobs.finished_runs import load_model, solved_methods
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.stored_arrays import save_value
 from mmpca_dist.jobs.stored_belonging import HELD_OUT
+from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.transform import centred, projected
 from mmpca_dist.methods.concept_eraser import ConceptEraser
 from mmpca_dist.passes.schedulers import OnRows
@@ -50,6 +51,8 @@ class Projector:
     """The adjustment that removes covariates."""
     taken: NDArray | None = None
     """Shape (K, d): of a method that keeps all columns, what a row loses for each coordinate."""
+    rebuilds: tuple[NDArray, NDArray] | None = None
+    """B (K, d) and b (d,), where rows are written as coordinates rebuild them: z B + b."""
 
     def about(self, mean: NDArray) -> Projector:
         """Return the same map as A^T (x - mean) less an offset, for this mean."""
@@ -57,8 +60,12 @@ class Projector:
         offset = 0.0 if self.offset is None else self.offset
         return replace(self, mean=mean, offset=offset - (mean - own) @ matrix)
 
-    def erased(self, block: Batch, Z: NDArray) -> NDArray:
-        """Return the rows of a block less what they lose for their coordinates Z, dense."""
+    def written(self, block: Batch, Z: NDArray) -> NDArray:
+        """Return what is written of a block: its coordinates Z, or rows, dense, rebuilt or less what they lose."""
+        if self.rebuilds is not None:
+            return Z @ self.rebuilds[0] + self.rebuilds[1]
+        if self.taken is None:
+            return Z
         rows = block.X.toarray() if issparse(block.X) else block.X
         if issparse(block.X) and self.adjustment is not None:
             rows = self.adjustment.without(rows, block.roles["covariates"])
@@ -67,7 +74,7 @@ class Projector:
     @property
     def width(self) -> int:
         """How many columns its rows have."""
-        return self.matrix.shape[1] if self.taken is None else self.taken.shape[1]
+        return self.matrix.shape[self.taken is None and self.rebuilds is None]
 
     @property
     def columns(self) -> list[str]:
@@ -159,7 +166,7 @@ class _Projection:
                     Z, rows = self._reduced(block, group, *matrix, less=not less_later)
                     ends = np.cumsum([one.matrix.shape[1] for one in group])
                     for one, own in zip(group, np.split(Z, ends[:-1], axis=1), strict=True):
-                        by_method[one.name][at] = own if one.taken is None else one.erased(block, own)
+                        by_method[one.name][at] = one.written(block, own)
                 if self.beside:
                     squares[at] = self.beside.squares(rows)
                 else:
@@ -219,13 +226,20 @@ def projectors_of(job: Job) -> list[Projector]:
     return [
         Projector(
             method,
-            *model.projection(dtype),
+            *_map_of(model, dtype, rebuilds := job.inputs.inverse and not isinstance(model, ConceptEraser)),
             fills=model.mean_ if config.dataset.missing == "mean" or model.covariates_ else None,
             adjustment=model.adjustment_ if model.covariates_ else None,
             taken=model.taken_.astype(dtype) if isinstance(model, ConceptEraser) else None,
+            rebuilds=tuple(part.astype(dtype) for part in model.rebuilding()) if rebuilds else None,  # type: ignore[arg-type]
         )
         for method, model in models.items()
     ]
+
+
+def _map_of(model: MomentReducer, dtype: Any, about_mean: bool) -> tuple[NDArray, NDArray | None, NDArray | None]:
+    """Return A, mean and offset of a model; about the mean coordinates in single precision lose no digits to it."""
+    matrix, mean, offset = model.projection(dtype)
+    return matrix, model.mean_ if about_mean else mean, offset
 
 
 def tables_of(job: Job, projectors: list[Projector]) -> list[RowTable]:
@@ -263,7 +277,8 @@ def project(
         rows = job.dataset
     elif fills is not None:
         rows = filled_rows(rows, fills, projectors[0].adjustment)
-    scores = RowScores.of(job.inputs.fitted, [one.name for one in projectors]) if job.inputs.fitted else RowScores()
+    fitted = None if job.inputs.inverse else job.inputs.fitted
+    scores = RowScores.of(fitted, [one.name for one in projectors]) if fitted else RowScores()
     written = project_rows(rows, projectors, tables, job.tasks("project"), job.config.project.keep, scores, held_out)
     counts = [save_value(job.run, HELD_OUT, written.counts)] if held_out else []
     return {

@@ -131,19 +131,23 @@ def evaluate(
 
 
 def transform(
-    run: str | os.PathLike | FinishedRun, dataset: str | os.PathLike, destination: str | os.PathLike, *,
+    run: str | os.PathLike | FinishedRun, dataset: str | os.PathLike,
+    destination: str | os.PathLike | None = None, *,
     callbacks: list[Callback] | None = None, client: Any = None, **options: Any,
 ) -> TransformedRows:  # fmt: skip
     """Project the rows of a data set with the methods of a finished run, or of its folder, into a new folder.
 
-    Options are ``methods``, ``features`` and ``label``, as in ``TransformConfig``; a Dask ``client`` does the work.
+    Options are ``methods``, ``features``, ``label``, ``inverse`` and, in place of a destination, ``into``, as in
+    ``TransformConfig``; a Dask ``client`` does the work.
     The result has ``dataset``, ``rows``, ``methods``, ``destination``, ``outputs`` (addresses of what was written),
     ``written`` (bytes), ``labels`` (whether there are any) and ``seconds``. Rows in memory need no files:
     ``run.model("m-pca0").transform(X)``. Raises MmpcaError for what can be corrected.
     """
-    content = {"output": _folder(run), "dataset": _path(dataset), "destination": str(destination), **options}
+    place = None if destination is None else str(destination)
+    content = {"output": _folder(run), "dataset": _path(dataset), "destination": place, **options}
     config = parse_model(transforming.TransformConfig, content, "transform")
-    return TransformedRows(transforming.transform(config, callbacks, client), config.destination)
+    manifest = transforming.transform(config, callbacks, client)
+    return TransformedRows(manifest, config.destination or manifest["destination"])
 
 
 def refresh(

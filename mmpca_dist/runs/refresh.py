@@ -192,7 +192,8 @@ class _RefreshJob:
         """Show the plan: the largest of those of the data sets, whose moments come in turn."""
         classes = {*self.count.classes.tolist(), *(c for rows in tables for c in rows.census.classes.tolist())}
         choice = records.Results({records.CHOOSE: finished(self.current, records.CHOOSE)} if config.chooses else {})
-        n_vectors = sum(sizes_of(config, choice, method)[-1] for method in config.labels)
+        most = self.count.record["n_features"] if config.by_share else 0
+        n_vectors = sum(most or int(sizes_of(config, choice, method)[-1]) for method in config.labels)
         pooled, resources, plans = refresh_inputs.is_pooled(self.current), resources_of(config, self.output.uri), []
         for rows in tables:
             weights = np.ones((1, len(rows.census.classes))) if pooled else None

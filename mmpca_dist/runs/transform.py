@@ -30,6 +30,7 @@ from mmpca_dist.planning.run_plan import RunRequest
 from mmpca_dist.runs.pilots import PilotRun, plan_of_pass
 from mmpca_dist.runs.projection import PROJECT, Projector, project, projectors_of
 from mmpca_dist.runs.row_tables import RowTable, join_parts
+from mmpca_dist.runs.write_back import check, put
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.column_faults import MAX_LISTED
 from mmpca_dist.tables.dataset import Dataset
@@ -49,18 +50,18 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
     Labels are written with the rows, if there are any, and kept columns too. The same call goes on where it was killed;
     where all is there it does nothing, or refuses to replace a file.
     """
-    destination, callback = storage.normalize(config.destination), told(callbacks)
-    suffix = format_of(destination)
+    destination, callback = storage.normalize(config.table), told(callbacks)
+    suffix, into = format_of(destination), config.into
     stages = list(STAGES)
     if suffix is not None:
-        table = partial(_one_table, destination if suffix == "zarr" else None)
+        table = partial(_one_table, destination if suffix == "zarr" else None, into)
         stages[1] = replace(PROJECT, function=partial(project, tables_of=table))
     with _cleared(destination):
         inputs = inputs_of(config, callback)
         opened = inputs.dataset.uri
         with open_inputs(inputs, callback, client) as job:
             notes = notes_on_missing(job.dataset.label_column)
-            column = None if job.dataset.has_labels else job.dataset.stored.label
+            column = None if into or job.dataset.has_labels else job.dataset.stored.label
             if column is not None:
                 notes.append(
                     f"Some rows of {opened} have no label, so the labels go with the projected rows as a column "
@@ -72,8 +73,11 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
                 run_stage(job, stage)
             record = job.results.of(records.PROJECT)
             outputs = [job.run.path(name.removesuffix(GROUP)) for name in record["outputs"]]
+            if into is not None:
+                job.check_lease()
+                put(job.run.path("projected", INSIDE), opened, into, job.run.path("scratch"))
             if suffix is not None:
-                outputs = [destination]
+                outputs = [destination := f"{config.dataset}/{into}" if into else destination]
                 if suffix != "zarr":
                     job.check_lease()
                     join_parts(job.run.path("projected"), destination, suffix, job.config.project.quote_formulas)
@@ -84,7 +88,7 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
                 "destination": destination,
                 "outputs": outputs,
                 "written": record["written"],
-                "labels": job.dataset.has_labels,
+                "labels": None if into else job.dataset.has_labels,
                 "labels_in_part": column,
                 "seconds": record["seconds"],
                 "reused": PROJECT.name in job.reused,
@@ -106,10 +110,13 @@ def _cleared(destination: str) -> Iterator[None]:
         raise
 
 
-def _one_table(group: str | None, job: Job, projectors: list[Projector]) -> list[RowTable]:
+def _one_table(group: str | None, into: str | None, job: Job, projectors: list[Projector]) -> list[RowTable]:
     """Return one table for the components of all methods side by side: a Zarr group, or parts that become one file."""
     columns = [column for projector in projectors for column in projector.columns]
     uri, format = (job.run.path("projected"), "arrow") if group is None else (group, "zarr")
+    if into is not None:
+        check(job.dataset.uri, into, len(columns))
+        uri = job.run.path("projected", INSIDE)
     return [RowTable(uri, format, tuple(projector.name for projector in projectors), tuple(columns))]
 
 
@@ -128,14 +135,15 @@ def transformed(manifest: dict[str, Any]) -> str:
     column = manifest["labels_in_part"]
     labels = "without labels, as there are none" if column is None else f"with the labels of some as column {column!r}"
     labels = "with their labels" if manifest["labels"] else labels
+    said = f"{manifest['rows']} rows" + f", {labels}," * (manifest["labels"] is not None)
     destination = manifest["destination"]
     names = ", ".join(uri.removeprefix(f"{destination}/") for uri in manifest["outputs"] if uri != destination)
-    return f"{manifest['rows']} rows, {labels}, projected into {destination}" + (f": {names}" if names else "")
+    return f"{said} projected into {destination}" + (f": {names}" if names else "")
 
 
 def check_transform(config: TransformConfig, callback: Callback | None = None) -> None:
     """Make the checks of ``transform`` that need no rows; raise its errors."""
-    with _cleared(storage.normalize(config.destination)):
+    with _cleared(storage.normalize(config.table)):
         claimable(inputs_of(config, callback or Callback()))
 
 
@@ -151,6 +159,8 @@ def _plan(job: Job) -> records.PlanRecord:
     return planned(job, plan_of_pass(job.scheduler, pilot, matrices, output=request.projected_bytes))
 
 
+INSIDE = "rows.zarr"
+"""The table of rows on their way into the data set, below the projected ones."""
 CONVERTED = ".rows"
 """Ends the folder of rows that were text, which goes with the folder that one file is made in."""
 STAGES = [Stage(records.PLAN, "Plan", _plan), PROJECT]
@@ -158,7 +168,7 @@ STAGES = [Stage(records.PLAN, "Plan", _plan), PROJECT]
 
 def inputs_of(config: TransformConfig, callback: Callback) -> Inputs:
     """Open the run and the rows; the settings are those of the run, with other rows, methods and folder."""
-    run, destination = open_run(config.output), storage.normalize(config.destination)
+    run, destination = open_run(config.output), storage.normalize(config.table)
     _refuse_suffix(destination)
     finished(run, records.SOLVE)
     folder = RunDirectory(transform_folder(destination))
@@ -171,12 +181,15 @@ def inputs_of(config: TransformConfig, callback: Callback) -> Inputs:
     methods = solved_methods(run, methods)
     if not methods:
         raise InputError(f"No method of {run.uri} has components: there is nothing to transform by.")
+    if config.into is not None:
+        _refuse_several(config, methods, folder)
     refuse_private(fitted.compute, [config.dataset, config.label, destination])
     kept = folder.uri == destination
     beside = destination if kept else storage.join(folder.uri + CONVERTED, "rows")
     source = config.dataset
     uri = readable_rows(source, beside, fitted.dataset, callback, kept, counted(run).of_text)
-    config = config.model_copy(update={"dataset": uri, "features": config.features or fitted.dataset.features})
+    asked = {"features": config.features or fitted.dataset.features, "label": "none" if config.into else config.label}
+    config = config.model_copy(update={"dataset": uri, **asked})
     with showing({uri: source}):
         try:
             dataset = _open(config, run)
@@ -186,14 +199,27 @@ def inputs_of(config: TransformConfig, callback: Callback) -> Inputs:
             raise _of_columns_needed(source, fitted.dataset, error) from error
     quotes = config.quote_formulas or fitted.project.quote_formulas
     rows = {"uri": dataset.uri, "data_dir": None, "features": config.features, "label": config.label}
+    project = {"methods": methods, "quote_formulas": quotes} | ({"keep": []} if config.into else {})
     settings = fitted.model_copy(
         update={
             "dataset": fitted.dataset.model_copy(update=rows),
-            "project": fitted.project.model_copy(update={"methods": methods, "quote_formulas": quotes}),
+            "project": fitted.project.model_copy(update=project),
             "output": folder.uri,
         }
     )
-    return Inputs(settings, dataset, folder, settings, "transform", fitted=run, shown={uri: source})
+    shown = {uri: source}
+    return Inputs(settings, dataset, folder, settings, "transform", fitted=run, inverse=config.inverse, shown=shown)
+
+
+def _refuse_several(config: TransformConfig, methods: list[str], folder: RunDirectory) -> None:
+    """Refuse more than one method for one array, and data sets that cannot take it."""
+    if len(methods) > 1:
+        raise InputError(f"{config.into} is one array: name one of the methods {', '.join(methods)} (--method).")
+    try:
+        check(storage.normalize(config.dataset), str(config.into))
+    except OutputError:  # a process may have been killed between the last two steps
+        storage.remove(folder.uri)
+        raise
 
 
 def _of_columns_needed(source: str, section: DatasetConfig, error: ColumnError) -> InputError:

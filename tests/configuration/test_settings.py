@@ -21,9 +21,15 @@ SOUND = {"dataset": {"uri": "bundled:digits"}, "methods": ["pca"], "n_components
 
 
 MISTAKES = [
-    ("n_components", "abc", "must be whole numbers of at least 1, or auto, such as 'n_components: [8, 16]'"),
+    ("n_components", "abc", "must be whole numbers of at least 1, shares between 0 and 1, or auto, such as 'n_compon"),
     ("n_components", [True], "(found [True])."),
-    ("n_components", 0, "whole numbers of at least 1, or auto, such as 'n_components: [8, 16]' (found 0)."),
+    (
+        "n_components",
+        0,
+        "whole numbers of at least 1, shares between 0 and 1, or auto, such as 'n_components: [8, 16]' (fou",
+    ),
+    ("n_components", 1.5, "(found 1.5)."),
+    ("n_components", [8, 0.9], "(found [8, 0.9])."),
     ("n_components", [], "(found [])."),
     ("n_components", "aut", "(found 'aut'). Did you mean 'auto'?"),
     ("n_components", ["auto"], "(found ['auto'])."),

@@ -37,6 +37,16 @@ def test_pls_takes_scores_out_of_rows_and_targets(shape, n_classes, mean):
     np.testing.assert_allclose(reducer.total_ * len(X), np.sum(centred**2), rtol=1e-12)
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_vip_is_that_of_its_formula(shape):
+    X, y = labelled(*shape, 4, seed=4)
+    np.testing.assert_allclose(PLS(3, precision="double").fit(X, y).vip_, naive.vip(X, naive.targets(y), 3), rtol=1e-8)
+    Z, Y = with_targets(*shape, 2, seed=5)
+    numbers = PLS(3, target="continuous", standardize=True).fit(Z, Y)
+    np.testing.assert_allclose(numbers.vip_, naive.vip((Z - Z.mean(axis=0)) / Z.std(axis=0), Y, 3), rtol=1e-8)
+    np.testing.assert_allclose(np.mean(numbers.vip_**2), 1, rtol=1e-12)
+
+
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_pls_is_that_of_scikit_learn(shape, n_classes):

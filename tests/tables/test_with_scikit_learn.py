@@ -111,14 +111,27 @@ def test_other_columns_than_those_of_the_fit():
         PLS(2).fit(X, X["a"])
 
 
-def test_the_explained_variance_is_that_of_pca_and_of_pca_alone():
-    for parameters, rows in (({}, X), ({"standardize": True}, StandardScaler().fit_transform(X))):
-        found = MarginPCA(3, "pca", precision="double", **parameters).fit(X, Y).explained_variance_ratio_
-        np.testing.assert_allclose(found, PCA(3).fit(rows).explained_variance_ratio_, rtol=1e-9)
+VARIANCES = ("explained_variance_", "explained_variance_ratio_", "singular_values_", "n_components_")
+
+
+def test_variances_are_those_of_pca_and_of_pca_alone():
+    x, times = X.to_numpy(), np.arange(len(X)) % 3
+    for parameters, rows, fitted, weights in (
+        ({}, X, X, None),
+        ({"standardize": True}, StandardScaler().fit_transform(X), X, None),
+        ({}, np.repeat(x, times, axis=0), x, times),
+        ({}, x[:3], x[:3], None),  # fewer rows than columns
+    ):
+        for k in (2, min(rows.shape) - 1):
+            ours = MarginPCA(k, "pca", precision="double", **parameters).fit(fitted, sample_weight=weights)
+            theirs = PCA(k).fit(rows)
+            for name in (*VARIANCES, "n_samples_"):
+                np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-9, atol=1e-14)
     for model in (MarginPCA(2), MarginPCA(2, "m-pca1a"), FisherDiscriminant(2), RandomProjection(2)):
         with pytest.raises(AttributeError, match=r"do not diagonalise the total scatter.*eigenvalues_ / total_"):
             _ = model.fit(X, Y).explained_variance_ratio_
-    assert not hasattr(MarginPCA(2, "pca"), "explained_variance_ratio_")
+    for name in VARIANCES:
+        assert not hasattr(MarginPCA(2, "pca"), name)
 
 
 @pytest.mark.parametrize("kind", [MarginPCA, LogisticDiscriminant])

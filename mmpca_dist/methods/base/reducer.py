@@ -20,9 +20,10 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.belongs import TellsBelonging
 from mmpca_dist.methods.base.fit_progress import TellsProgress
 from mmpca_dist.methods.base.given_rows import TakesRows
+from mmpca_dist.methods.base.shares import TellsShares
 from mmpca_dist.methods.base.solution import IMPRECISE, Solution
 from mmpca_dist.methods.base.statistics_for import statistics_for
-from mmpca_dist.methods.base.traits import Fitted, Option, Traits, check_choice, check_number, check_options
+from mmpca_dist.methods.base.traits import Fitted, Option, Traits, check_choice, check_options
 from mmpca_dist.methods.base.transform import ProjectsInMemory
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler
@@ -49,7 +50,7 @@ class Mergeable:
         return self._method.__get__(reducer, owner)
 
 
-class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, ABC):
+class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, TellsShares, ABC):
     """Base of the reducers that class moments (and medians) determine.
 
     A subclass lists its parameters in ``__init__``, says in ``needs`` what it needs to know of the rows, and solves.
@@ -64,7 +65,7 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, 
     """Whether it is fitted to numbers to predict."""
 
     def __init__(
-        self, n_components: int | None = None, *,
+        self, n_components: float | None = None, *,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
         class_weight: ClassWeight = None, missing: str = "refuse",
     ) -> None:  # fmt: skip
@@ -225,7 +226,7 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, 
         return None
 
     @classmethod
-    def from_moments(cls, moments: Moments, n_components: int | None = None, **parameters: Any) -> Self:
+    def from_moments(cls, moments: Moments, n_components: float | None = None, **parameters: Any) -> Self:
         """Return the reducer that follows from stored class moments, with no look at the rows."""
         return cls(n_components=n_components, **parameters).fit_moments(moments)
 
@@ -257,10 +258,14 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, 
             solution = self._solve(statistics)
         if not at_most or not len(solution.eigenvalues):
             self._refuse_too_few(solution, statistics)
+        if self.share is not None and not self.keeps_all:
+            solution.refuse_share(self.share, type(self).__name__, at_most)
         targets = statistics.moments.targets
         self._name_outcomes(statistics.moments.classes, None if targets is None else targets.names)
-        self.adjustment_ = statistics.adjustment
+        self.adjustment_, self.n_samples_ = statistics.adjustment, statistics.moments.total
         self._adopt(solution, statistics.mean, statistics.scale)
+        if self.share is not None:
+            self.shorten(self.count_of(self.share))
         self._kept = self.unmergeable_reason or statistics.unmergeable_reason
         if self._kept is None and isinstance(statistics, ColumnStatistics):
             self._kept = statistics.unadjusted
@@ -294,7 +299,7 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, 
         return labels
 
     def _refuse_too_few(self, solution: Solution, statistics: Statistics) -> None:
-        solution.refuse_too_few(self.n_components, type(self).__name__, statistics)
+        solution.refuse_too_few(None if self.keeps_all else self.asked, type(self).__name__, statistics)
 
     def _adopt(self, solution: Solution, mean: NDArray[np.float64], scale: NDArray[np.float64] | None) -> None:
         if not np.isfinite(solution.components).all():
@@ -313,6 +318,8 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, 
 
     def shorten(self, n_components: int) -> None:
         """Keep the first components; raise InputError where those of a smaller fit are others."""
+        if self.keeps_all:
+            return
         if not self.traits.nested:
             raise InputError("It is fitted for a number of components: fit it anew for fewer.")
         self._belonging = None
@@ -320,26 +327,15 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, 
             setattr(self, name, getattr(self, name)[:n_components])
 
     @property
+    def n_components_(self) -> int:
+        """The number of components, K."""
+        check_is_fitted(self, "components_")
+        return self.fitted().used
+
+    @property
     def imprecise_(self) -> NDArray[np.bool_]:
         """Which components are within a hundredfold of the rounding floor, shape (K,)."""
         return self.relative_errors_ > IMPRECISE
-
-    @property
-    def explained_variance_ratio_(self) -> NDArray[np.float64]:
-        """Shares of the total variance, shape (K,), where components diagonalise the total scatter, as those of PCA."""
-        check_is_fitted(self, "components_")
-        if self._diagonal and self.total_ > 0:
-            return self.eigenvalues_ / self.total_
-        why = "have no total that is known" if self._diagonal else "do not diagonalise the total scatter"
-        raise AttributeError(
-            f"The components of {getattr(self, 'variant', type(self).__name__)} {why}, so that they have no "
-            "explained_variance_ratio_: see eigenvalues_ / total_."
-        )
-
-    @property
-    def _diagonal(self) -> bool:
-        """Whether components diagonalise the total scatter."""
-        return False
 
     def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
         rows = Rows.of(dataset, scheduler, scratch=getattr(self, "scratch", None), on_pass=self._pass_begins)
@@ -353,11 +349,11 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, 
         if self.traits.by_classes:
             limit = len(rows.dataset.targets) or int(np.count_nonzero(rows.census.counts)) - 1
             return self._at_most(max(limit, 1))
-        return self.n_components
+        return self.asked
 
     def _at_most(self, limit: int) -> int:
         """Return how many components to look for where there are at most so many."""
-        return limit if self.n_components is None else min(self.n_components, limit)
+        return limit if self.asked is None else min(self.asked, limit)
 
     def _solver_options(self) -> SolverOptions:
         return SolverOptions(self.solver)
@@ -369,7 +365,7 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, 
         k = self.n_components
         words = self.traits.options.get("n_components", Option()).words
         if k is not None and not (isinstance(k, str) and k in words):
-            check_number("n_components", k, {"ge": 1}, integral=True, words=words)
+            self._check_size(k, words)
         check_choice("precision", self.precision, ("single", "double"))
         check_choice("missing", self.missing, ("refuse", "mean"))
         check_options(self)
@@ -385,7 +381,7 @@ class BlockReducer(MomentReducer):
     """Base of the reducers that solvers in passes serve, with the options of such solvers."""
 
     def __init__(
-        self, n_components: int | None = None, *,
+        self, n_components: float | None = None, *,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
         class_weight: ClassWeight = None, missing: str = "refuse",
         oversampling: int = 10, passes: int = 4, tolerance: float = 1e-4,

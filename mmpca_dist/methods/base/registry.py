@@ -76,7 +76,7 @@ class Method:
         validators: dict[str, Any] = {"check": model_validator(mode="after")(check)}
         return create_model("MethodOptions", __base__=Section, __validators__=validators, **settings)
 
-    def reducer(self, n_components: int | None, options: Section, **shared: Any) -> MomentReducer:
+    def reducer(self, n_components: float | None, options: Section, **shared: Any) -> MomentReducer:
         """Return the estimator with the options of a configuration, and what all methods of it share."""
         return self.estimator(n_components=n_components, **self.parameters, **options.model_dump(), **shared)
 

@@ -56,6 +56,13 @@ class Solution:
         nothing = np.full(len(values), np.nan)
         return cls(components, values, nothing, np.zeros(len(values)), total, limit)
 
+    def refuse_share(self, share: float, name: str, at_most: bool) -> None:
+        """Raise InputError where components have no shares of a total; or, unless ``at_most``, hold less than one."""
+        known, held = 0 < self.total < np.inf and (self.eigenvalues >= 0).all(), self.eigenvalues.sum() / self.total
+        if not known or (held < share and not at_most):
+            why = f"{len(self.eigenvalues)} components hold {held:.3g} of it" if known else "total is not known"
+            raise InputError(f"n_components={share} is a share of what {name} is about, and its {why}: give a number.")
+
     def refuse_too_few(self, asked: int | None, name: str, statistics: Statistics) -> None:
         """Raise InputError where there are fewer components than ``asked`` for of the estimator ``name``, or none."""
         count, precision, d = len(self.eigenvalues), statistics.precision, statistics.n_features

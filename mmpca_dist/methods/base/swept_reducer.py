@@ -36,7 +36,9 @@ class SweptReducer(MomentReducer):
     (`fitted`).
     """
 
-    traits = Traits({"max_iter": Option(ge=1, example=200, description="Passes over the rows at most")}, nested=False)
+    traits = Traits(
+        {"max_iter": Option(ge=1, example=200, description="Passes over the rows at most")}, nested=False, shares=False
+    )
     _units: tuple[tuple[float, float], ...] = ()
     """The mean and the standard deviation of each number to predict."""
     # scikit-learn routes what signatures name; a sample_weight there would promise that sweeps take weights.

@@ -84,7 +84,7 @@ class TargetReducer(TakesTargets):
     """Base of the reducers with a parameter ``target``: what ``y`` of ``fit`` holds, classes or numbers to predict."""
 
     def __init__(
-        self, n_components: int | None = None, *, target: str = "classes",
+        self, n_components: float | None = None, *, target: str = "classes",
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
         class_weight: ClassWeight = None, missing: str = "refuse",
     ) -> None:  # fmt: skip

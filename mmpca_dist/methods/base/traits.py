@@ -63,6 +63,7 @@ class Traits:
     options: Mapping[str, Option] = field(default_factory=dict)
     stored: tuple[str, ...] = ()  # arrays and finite scalars that models keep in addition to those of all
     nested: bool = True  # whether the components of a smaller fit are the first of these
+    shares: bool = True  # whether its components hold shares of a total that is known
     by_classes: bool = False  # whether there are at most as many components as classes less one
     takes_targets: bool = False  # whether it is solved for numbers to predict, too
     ignores_labels: bool = False  # whether the components are the same for any labels

@@ -89,10 +89,7 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """
         check_is_fitted(self, "components_")
         loadings, mean, _ = self.projection()
-        offset = self.mean_ @ loadings if mean is None else 0
-        back = np.linalg.pinv(self.components_).T / self.gain_
-        if self.scale_ is not None:
-            back = back * self.scale_
+        offset, (back, shift) = self.mean_ @ loadings if mean is None else 0, self.rebuilding()
         with asked_by(self):
             Z = as_table(Z)
             Z = Z.rows if isinstance(Z, ForeignTable) else Z.toarray() if issparse(Z) else np.asarray(Z)
@@ -101,7 +98,12 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                     f"Z has shape {Z.shape} and type {Z.dtype}; it must hold numbers of shape (n_samples, "
                     f"{len(back)}), as transform returns them."
                 )
-        return (Z - offset) @ back + self.mean_
+        return (Z - offset) @ back + shift
+
+    def rebuilding(self) -> tuple[NDArray, NDArray]:
+        """Return B, shape (K, n_features), and b, by which coordinates z about the mean become rows z B + b."""
+        back = np.linalg.pinv(self.components_).T / self.gain_
+        return back if self.scale_ is None else back * self.scale_, self.mean_
 
 
 class LazyTransform:

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.solution import Solution
@@ -138,21 +137,11 @@ class BayesianMargin(SweptReducer):
         matrix = matrix if self.scale_ is None else matrix / self.scale_[:, None]
         return matrix.astype(dtype), self.mean_, np.einsum("mdk,md->mk", A, self.location_).ravel()
 
-    def inverse_transform(self, Z: Any) -> Any:
-        """Return the rows that are expected for latent coordinates: W z + t, averaged over the classes' models.
-
-        Parameters
-        ----------
-        Z : array, or Dask array, of shape (n_samples, C k)
-
-        Returns
-        -------
-        array of shape (n_samples, n_features)
-        """
-        check_is_fitted(self, "components_")
-        m = len(self.noise_)
-        rows = Z @ (self.fitted().directions / m) + self.location_.mean(axis=0)
-        return self.mean_ + (rows if self.scale_ is None else rows * self.scale_)
+    def rebuilding(self) -> tuple[NDArray, NDArray]:
+        """Return what makes coordinates the rows that are expected: W z + t, averaged over the classes' models."""
+        scale = 1 if self.scale_ is None else self.scale_
+        back = self.fitted().directions / len(self.noise_)
+        return back * scale, self.mean_ + self.location_.mean(axis=0) * scale
 
     def _outputs(self, X: Any, covariates: Any = BY_NAME) -> Any:
         """Return E[eta]^T [z; 1] of every variant, shape (n, m); lazy for rows that are read piece by piece."""

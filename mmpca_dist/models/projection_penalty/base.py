@@ -82,7 +82,7 @@ class ProjectionPenalty(SweptReducer):
         "objective_", "gaps_", "n_iter_", "proved_", "weights_", "outputs_at_mean_",
     ))  # fmt: skip
     loss = "squared"
-    n_components: int | Literal["auto"] | None  # type: ignore[assignment]
+    n_components: int | Literal["auto"] | None
     _fitted_reduction: ReductionOf | None = None
     """The reduction of the rows of a fit, where parameters do not tell it."""
     _appended: Any = None

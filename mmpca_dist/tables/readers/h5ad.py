@@ -37,7 +37,7 @@ SUFFIX, ROWS = ".h5ad", "X"
 
 
 @contextmanager
-def _opened(uri: str) -> Iterator[Any]:
+def opened(uri: str) -> Iterator[Any]:
     """Open a file; what HDF5 raises for one that is none, or damaged, becomes one sentence."""
     remedy = "Copy it again, or write it with a newer AnnData."
     with reading_with("h5ad", f"{uri} is an HDF5 file", f"Cannot read {uri} as AnnData", remedy), ExitStack() as stack:
@@ -95,7 +95,7 @@ class H5adRows(Source):
 
 
 def _read_column(uri: str, name: str, words: Sequence[str], start: int, stop: int) -> Known:
-    with _opened(uri) as file:
+    with opened(uri) as file:
         column = _member(file, f"obs/{name}")
         parts = column if hasattr(column, "keys") else ()  # "in" an array would read it value by value
         if "codes" in parts or "categories" in column.attrs:  # those of AnnData 0.7 are elsewhere
@@ -119,7 +119,7 @@ class DenseH5adRows(H5adRows):
 
     def read(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         out = np.empty((stop - start, self.n_features), self.dtype) if out is None else out
-        with _opened(self.uri) as file:
+        with opened(self.uri) as file:
             file[self.features].read_direct(out, np.s_[start:stop])
         return out
 
@@ -144,7 +144,7 @@ class SparseH5adRows(SparseRows, H5adRows):
     def _stored(self, start: int, stop: int) -> tuple[NDArray, NDArray, NDArray]:
         ends = self._ends[start : stop + 1]
         entries = slice(int(ends[0]), int(ends[-1]))
-        with _opened(self.uri) as file:
+        with opened(self.uri) as file:
             rows = file[self.features]
             return rows["data"][entries], rows["indices"][entries], ends - ends[0]
 
@@ -155,7 +155,7 @@ class SparseH5adRows(SparseRows, H5adRows):
 
 @functools.lru_cache(maxsize=64)
 def _row_ends(uri: str, features: str, token: str) -> NDArray[np.int64]:
-    with _opened(uri) as file:
+    with opened(uri) as file:
         rows = file[features]
         ends, n_rows = _values(rows["indptr"]), int(rows.attrs["shape"][0])
         check_row_ends(ends, n_rows, rows["data"].size, rows["indices"].size, f"{uri}/{features}")
@@ -195,7 +195,7 @@ def _values(item: Any, start: int = 0, stop: int | None = None) -> NDArray:
 
 
 def _open_file(request: Request) -> Source:
-    with _opened(request.uri) as file:
+    with opened(request.uri) as file:
         name = request.features or ROWS
         if name not in file:
             within = [f"{part}/{key}" for part in ("layers", "obsm") for key in file.get(part, ())]
