@@ -28,7 +28,7 @@ from mmpca_dist.limits import COMPONENT_COUNTS
 from mmpca_dist.methods.base.statistics_for import class_statistics, with_nearest_pairs, with_sweeps
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.passes.scratch import open_scratch
-from mmpca_dist.planning.plan import PassPlan, Plan
+from mmpca_dist.planning.plan import Plan
 from mmpca_dist.results.notes import (
     dominant_columns_of,
     leakage_note,
@@ -39,9 +39,7 @@ from mmpca_dist.results.notes import (
     small_share_note,
 )
 from mmpca_dist.runs import evaluation_scores
-from mmpca_dist.runs.belonging import FoldScoring
-from mmpca_dist.runs.erasure import FoldProbing, refuse_unprobed
-from mmpca_dist.runs.fold_pass import FoldPass, shares_projection, shares_reduction
+from mmpca_dist.runs.held_out import FoldPass, FoldProbing, FoldScoring, shares_projection, shares_reduction
 from mmpca_dist.runs.outcomes import FinishedRun
 from mmpca_dist.runs.pilots import planned_by_pilot, planned_evaluation
 from mmpca_dist.runs.projection import PROJECT, project
@@ -138,7 +136,7 @@ def _reduce(job: Job) -> records.ReduceRecord:
     # Moments of tall rows are stored as they are, and standardised as they are loaded.
     kept_raw = solver.kind == "dense"
     needs, standardize = config.needs(job.largest), config.standardizes and not kept_raw
-    if (folds := _fold_pass(job)) is not None and folds.shares_reduction:
+    if (folds := _fold_pass(job)) is not None and shares_reduction(job, folds.splits, folds.merged):
         moments, models = folds.reduce()
         job.check_lease(now=True)
         return {"outputs": [*save_statistics(job.run, moments), *models]}
@@ -304,22 +302,13 @@ def plan_of(job: Job) -> Plan:
         plan = plan.after(folds, stage, f"fewer evaluation.folds, {remedy}", passes)
     again = [one for one in plan.passes if one.name == "moments"]
     if again and job.inputs.asked.erasing:
-        plan = _with_probes(job, plan, again)
+        sizes = fold_sizes(job.census.sizes, job.config.evaluation.folds)
+        more = replace(plan, memory=plan.base + 3 * summary_bytes(sizes.size, job.dataset.n_features, sizes.size))
+        parts = PartSizes(counts=sizes[None], held_out=tuple(range(sizes.shape[1])))
+        shared = shares_reduction(job, parts, merged=job.dataset.widening is None)
+        probing = [replace(one, name="probe") for one in again * (not shares_projection(job, shared))]
+        plan = plan.after(more, records.ERASURE, "fewer evaluation.folds", again * (not shared) + probing)
     return replace(plan, note=note_ahead(job.config, job.dataset))
-
-
-def _with_probes(job: Job, plan: Plan, again: list[PassPlan]) -> Plan:
-    """Return a plan with the passes for probes of erased rows, those of moments made ``again`` where none is shared."""
-    sizes, kind = fold_sizes(job.census.sizes, job.config.evaluation.folds), plan.choice.kind if plan.choice else ""
-    parts = PartSizes(counts=sizes[None], held_out=tuple(range(sizes.shape[1])))
-    try:
-        refuse_unprobed(job, parts, kind)
-    except InputError:
-        return plan
-    more = replace(plan, memory=plan.base + 3 * summary_bytes(sizes.size, job.dataset.n_features, sizes.size))
-    shared, probing = shares_reduction(job, parts, True), [replace(one, name="probe") for one in again]
-    passes = ([] if shared else again) + ([] if shares_projection(job, shared) else probing)
-    return plan.after(more, records.ERASURE, "fewer evaluation.folds", passes)
 
 
 def preview(config: RunConfig, callback: Callback | None = None) -> Plan:
