@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.passes.sweeps import SweptNeed
@@ -22,6 +23,8 @@ class Needs:
     medians: tuple[str, ...] = ()  # pairings of classes whose medians are needed; see `medians.median_sets`
     searches: tuple[Search, ...] = ()  # searches for nearest rows of other classes
     swept: tuple[SweptNeed, ...] = ()  # fits by sweeps over the rows
+    # scatters by name and label, and whether they are standardised, whose shrinkage rows held out choose
+    shrinkages: tuple[tuple[str, str, bool], ...] = ()
     n_components: int | None = None  # the largest number that is asked for; None for all there are
 
     @classmethod
@@ -36,8 +39,15 @@ class Needs:
             tuple(sorted({pairing for each in needs for pairing in each.medians})),
             tuple(dict.fromkeys(search for each in needs for search in each.searches)),
             tuple(dict.fromkeys(fit for each in needs for fit in each.swept)),
+            tuple(dict.fromkeys(name for each in needs for name in each.shrinkages)),
             n_components,
         )
+
+    def shrinking(self, shrinkage: Any, name: tuple[str, str, bool]) -> Needs:
+        """Return the same needs with folds of the rows, where these choose the ``shrinkage`` of a scatter."""
+        if shrinkage != "auto":
+            return self
+        return replace(self, full_scatter=(*self.full_scatter, "shrinkage: auto"), shrinkages=(name,))
 
     @property
     def only_numbers(self) -> bool:

@@ -31,8 +31,9 @@ def probes_of(folds: SplitMoments, erasers: Mapping[str, ConceptEraser]) -> list
     probes, count = list[Probes](), len(folds.parts)
     for part in folds.splits.held_out:
         halves = np.array_split((part + np.arange(1, count)) % count, 2)
-        seen, probed = (reduce(ClassMoments.merge, [folds.parts[i] for i in half]) for half in halves)
-        named = replace(probed.summed(), classes=np.arange(len(probed.classes)))
+        seen, probed = ([folds.parts[i] for i in half] for half in halves)
+        moments = reduce(ClassMoments.merge, probed).summed()
+        named = replace(moments, classes=np.arange(len(moments.classes)))
         probes.append({label: _probed(clone(eraser).fit_moments(seen), named) for label, eraser in erasers.items()})
     return probes
 

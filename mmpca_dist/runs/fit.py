@@ -136,20 +136,18 @@ def _reduce(job: Job) -> records.ReduceRecord:
     # Moments of tall rows are stored as they are, and standardised as they are loaded.
     kept_raw = solver.kind == "dense"
     needs, standardize = config.needs(job.largest), config.standardizes and not kept_raw
+    statistics: Statistics
+    models: list[str] = []
     if (folds := _fold_pass(job)) is not None and shares_reduction(job, folds.splits, folds.merged):
-        moments, models = folds.reduce()
-        job.check_lease(now=True)
-        return {"outputs": [*save_statistics(job.run, moments), *models]}
-    statistics = class_statistics(
-        job.rows("reduce"),
-        needs,
-        solver,
-        precision=config.precision,
-        standardize=standardize,
-        class_weight=config.class_weight,
-    )
+        statistics, models = folds.reduce()
+    else:
+        statistics = class_statistics(
+            job.rows("reduce"), needs, solver, precision=config.precision, standardize=standardize,
+            class_weight=config.class_weight,
+        )  # fmt: skip
     job.check_lease(now=True)
-    return {"outputs": save_statistics(job.run, statistics)}
+    chosen = [[*name, value] for name, value in statistics.shrinkages.items()]
+    return {"outputs": [*save_statistics(job.run, statistics), *models], "shrinkages": chosen}
 
 
 def _search_or_sweep(need: SharedPass, job: Job) -> records.PassesRecord:

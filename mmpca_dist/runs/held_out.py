@@ -36,6 +36,7 @@ from mmpca_dist.jobs.finished_runs import load_model, solved_methods
 from mmpca_dist.jobs.job import Job
 from mmpca_dist.jobs.stored_arrays import load_value, save_value
 from mmpca_dist.jobs.stored_belonging import COUNTS, FOLDS, HELD_OUT, WHOLE, load_scorers, save_scorers
+from mmpca_dist.methods.base.shrinkage import with_shrinkages
 from mmpca_dist.methods.concept_eraser import ConceptEraser
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.tree_reduction import Tasks
@@ -46,7 +47,7 @@ from mmpca_dist.statistics.working_statistics import ColumnStatistics, Statistic
 
 
 def shares_reduction(job: Job, parts: PartSizes, merged: bool) -> bool:
-    """Tell whether moments of folds, if ``merged``, serve the run as well: all that it needs follows from their sums."""
+    """Tell whether ``merged`` moments of folds serve the run, too: all that it needs follows from their sums."""
     needs, d, n_classes = job.config.needs(), job.dataset.n_features, parts.counts.shape[1]
     if not merged or needs.medians or needs.searches or needs.swept or job.config.dataset.predicts:
         return False
@@ -62,7 +63,7 @@ def shares_projection(job: Job, shared: bool) -> bool:
 
 @dataclass(frozen=True)
 class FoldPass(ABC):
-    """Models of folds from the pass of a run's reduction, and counts of the rows held out from that of its projection."""
+    """Models of folds from the pass of a reduction, and counts of rows held out from that of a projection."""
 
     job: Job
     splits: Splits
@@ -83,7 +84,7 @@ class FoldPass(ABC):
         folds = self.moments(rows)
         whole = reduce(ClassMoments.merge, folds.parts)
         statistics = tall_statistics(whole, {}, precision=config.precision, class_weight=config.class_weight)
-        return statistics, self.fit(rows, folds)
+        return with_shrinkages(statistics, folds.parts, config.needs().shrinkages), self.fit(rows, folds)
 
     def moments(self, rows: Rows) -> SplitMoments:
         """Return the moments of the folds, from a pass over the rows."""

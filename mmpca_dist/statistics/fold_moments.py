@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.passes.folds import Folds
 from mmpca_dist.passes.rows import Rows
+from mmpca_dist.statistics.costs import use_pooled
 from mmpca_dist.statistics.from_rows import merge_results, read_moments
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.outer_products import add_outer_products, class_blocks
@@ -21,16 +22,20 @@ from mmpca_dist.statistics.scatters import pooled_weights
 from mmpca_dist.tables.batch import Batch
 
 
-def class_fold_moments(rows: Rows, folds: Folds, *, precision: str) -> list[ClassMoments]:
-    """Return the class moments of each fold, from one pass over the rows.
+def class_fold_moments(rows: Rows, folds: Folds, *, precision: str, kept: bool = False) -> list[ClassMoments]:
+    """Return the class moments of each fold, from one pass over the rows, whose checkpoints may be kept.
 
-    They are C F d^2 doubles for F folds, and so is what a task leaves. Raises InputError for rows that are not finite.
+    They are C F d^2 doubles for F folds, and so is what a task leaves; where that is too large, scatters are pooled
+    over the classes. Raises InputError for rows that are not finite.
     """
     classes = rows.census.classes
     keyed = replace(rows, dataset=rows.dataset.keyed(partial(_fold_and_class, folds=folds, classes=classes)))
     keys = np.arange(folds.n_folds * len(classes))
-    task = partial(read_moments, classes=keys, precision=precision)
-    moments, _ = keyed.pass_over(task, merge_results, "folds", kept=False)
+    weights = np.repeat(np.eye(folds.n_folds), len(classes), axis=1)
+    pooled = weights if use_pooled(len(keys), rows.dataset.n_features) else None
+    task = partial(read_moments, classes=keys, precision=precision, weights=pooled)
+    moments, _ = keyed.pass_over(task, merge_results, "folds", kept=kept)
+    moments = moments.over(keys, pooled)
     return moments_of_parts(replace(moments, widening=rows.dataset.widening), classes, folds.n_folds)
 
 

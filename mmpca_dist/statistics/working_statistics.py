@@ -48,6 +48,7 @@ class _WorkingStatistics(ABC):
     pairs: Mapping[Any, PairScatter] = field(default_factory=dict)
     # fits by sweeps, by need and number of components as asked for
     fits: Mapping[tuple[Any, int], Any] = field(default_factory=dict)
+    shrinkages: Mapping[Any, float] = field(default_factory=dict)  # those that rows held out choose, by scatter
     adjustment: Adjustment | None = None  # how widened rows come to the columns; None of rows that are not widened
     subtracted: float = 0.0  # squares of what it subtracts, in working units: their rounding errors are in the scatters
 

@@ -6,6 +6,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.belongs import TellsBelonging
 from mmpca_dist.methods.base.fit_progress import TellsProgress
 from mmpca_dist.methods.base.given_rows import TakesRows
+from mmpca_dist.methods.base.shrinkage import with_shrinkages
 from mmpca_dist.methods.base.solution import IMPRECISE, Solution
 from mmpca_dist.methods.base.statistics_for import statistics_for
 from mmpca_dist.methods.base.traits import Fitted, Option, Traits, check_choice, check_number, check_options
@@ -212,6 +214,8 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, 
             return "rows that come may be nearer than those found, so all rows must be fitted at once"
         if needs.swept:
             return "the fit passes over its rows several times, so all rows must be fitted at once"
+        if needs.shrinkages:
+            return "rows that are held out choose the shrinkage, so all rows must be fitted at once"
         return None
 
     @property
@@ -225,18 +229,24 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, 
         return None
 
     @classmethod
-    def from_moments(cls, moments: ClassMoments, n_components: int | None = None, **parameters: Any) -> Self:
-        """Return the reducer that follows from stored class moments, with no look at the rows."""
+    def from_moments(
+        cls, moments: ClassMoments | Sequence[ClassMoments], n_components: int | None = None, **parameters: Any
+    ) -> Self:
+        """Return the reducer that follows from class moments, of all rows or of folds, with no look at the rows."""
         return cls(n_components=n_components, **parameters).fit_moments(moments)
 
     def fit_moments(
-        self, moments: ClassMoments, medians: Mapping[str, NDArray] | None = None, at_most: bool = False
-    ) -> Self:
-        """Solve from class moments, and medians by pairing; ``at_most`` as in ``fit_statistics``."""
+        self, moments: ClassMoments | Sequence[ClassMoments], medians: Mapping[str, NDArray] | None = None,
+        at_most: bool = False,
+    ) -> Self:  # fmt: skip
+        """Solve from class moments, of all rows or of folds, and medians by pairing; ``at_most`` as for statistics."""
         self.check_parameters()
+        parts = [moments] if isinstance(moments, ClassMoments) else moments
         statistics = tall_statistics(
-            moments, medians, precision=self.precision, standardize=self.standardize, class_weight=self.class_weight
-        )
+            reduce(ClassMoments.merge, parts), medians, precision=self.precision, standardize=self.standardize,
+            class_weight=self.class_weight,
+        )  # fmt: skip
+        statistics = with_shrinkages(statistics, parts, self.needs().shrinkages)
         if not hasattr(self, "n_features_in_"):
             self.n_features_in_ = statistics.n_features
         return self.fit_statistics(statistics, at_most)
@@ -255,6 +265,9 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, 
                 )
         with single_blas_thread():
             solution = self._solve(statistics)
+        if names := self.needs().shrinkages:
+            chosen = {"shrinkage": statistics.shrinkages[names[0]]}
+            solution = replace(solution, certificate={**(solution.certificate or {}), **chosen})
         if not at_most or not len(solution.eigenvalues):
             self._refuse_too_few(solution, statistics)
         targets = statistics.moments.targets
