@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.passes.sweeps import SweptNeed
@@ -42,12 +41,6 @@ class Needs:
             tuple(dict.fromkeys(name for each in needs for name in each.shrinkages)),
             n_components,
         )
-
-    def shrinking(self, shrinkage: Any, name: tuple[str, str, bool]) -> Needs:
-        """Return the same needs with folds of the rows, where these choose the ``shrinkage`` of a scatter."""
-        if shrinkage != "auto":
-            return self
-        return replace(self, full_scatter=(*self.full_scatter, "shrinkage: auto"), shrinkages=(name,))
 
     @property
     def only_numbers(self) -> bool:

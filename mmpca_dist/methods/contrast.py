@@ -103,13 +103,11 @@ class ScatterContrast(MomentReducer):
         self.square, self.rotation = square, rotation
 
     def needs(self) -> Needs:
-        needs = Needs(full_scatter=("whitening" if self.square else "contrast",))
-        if self.shrinkage != "auto":
-            return needs
-        (name, coefficient), *more = terms_of("B", self.B).items()
-        if more or coefficient <= 0 or name[0] == "between":
+        terms = terms_of("B", self.B) if self.shrinkage == "auto" else {}
+        if len(terms) > 1 or ("between", "") in terms or min(terms.values(), default=1) <= 0:
             raise InputError("shrinkage='auto' takes for B the total, within or a single class: give it as a number.")
-        return needs.shrinking(self.shrinkage, (*name, self.standardize))
+        chosen = tuple((*name, self.standardize) for name in terms)
+        return Needs(full_scatter=("whitening" if self.square else "contrast",), shrinkages=chosen)
 
     def check_parameters(self) -> None:
         super().check_parameters()

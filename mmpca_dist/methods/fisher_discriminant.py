@@ -80,7 +80,8 @@ class FisherDiscriminant(BlockReducer):
         self.shrinkage = shrinkage
 
     def needs(self) -> Needs:
-        return super().needs().shrinking(self.shrinkage, ("within", "", self.standardize))
+        auto = Needs(full_scatter=("shrinkage: auto",), shrinkages=(("within", "", self.standardize),))
+        return auto if self.shrinkage == "auto" else super().needs()
 
     def _solve(self, statistics: Statistics) -> Solution:
         moments, n = statistics.moments, statistics.moments.total

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -36,14 +36,13 @@ from mmpca_dist.jobs.finished_runs import load_model, solved_methods
 from mmpca_dist.jobs.job import Job
 from mmpca_dist.jobs.stored_arrays import load_value, save_value
 from mmpca_dist.jobs.stored_belonging import COUNTS, FOLDS, HELD_OUT, WHOLE, load_scorers, save_scorers
-from mmpca_dist.methods.base.shrinkage import with_shrinkages
+from mmpca_dist.methods.base.shrinkage import statistics_of_parts
 from mmpca_dist.methods.concept_eraser import ConceptEraser
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.runs.evaluation_scores import evaluation_request, in_folds
 from mmpca_dist.statistics.costs import use_pooled
-from mmpca_dist.statistics.moments import ClassMoments
-from mmpca_dist.statistics.working_statistics import ColumnStatistics, Statistics, tall_statistics
+from mmpca_dist.statistics.working_statistics import ColumnStatistics, Statistics
 
 
 def shares_reduction(job: Job, parts: PartSizes, merged: bool) -> bool:
@@ -81,10 +80,8 @@ class FoldPass(ABC):
     def reduce(self) -> tuple[ColumnStatistics, list[str]]:
         """Return the statistics of all rows from a pass for those of the folds, whose models are stored."""
         rows, config = self.job.rows(records.REDUCE), self.job.config
-        folds = self.moments(rows)
-        whole = reduce(ClassMoments.merge, folds.parts)
-        statistics = tall_statistics(whole, {}, precision=config.precision, class_weight=config.class_weight)
-        return with_shrinkages(statistics, folds.parts, config.needs().shrinkages), self.fit(rows, folds)
+        folds, options = self.moments(rows), {"precision": config.precision, "class_weight": config.class_weight}
+        return statistics_of_parts(folds.parts, config.needs().shrinkages, **options), self.fit(rows, folds)
 
     def moments(self, rows: Rows) -> SplitMoments:
         """Return the moments of the folds, from a pass over the rows."""

@@ -103,7 +103,7 @@ def test_runs_take_one_pass_and_say_what_was_chosen(tmp_path):
     pd.DataFrame(X, columns=[f"c{j}" for j in range(6)]).assign(y=y).to_parquet(uri)
     shared = {"dataset": {"uri": uri, "label": "y"}, "n_components": [2]}
     fisher = run(config_of(tmp_path / "fisher", methods=[{"name": "fisher", "shrinkage": "auto"}], **shared))
-    assert fisher["reduce"]["passes"] == ["folds"]
+    assert fisher["reduce"]["passes"] == ["moments"]
     model = load_model(str(tmp_path / "fisher"), "fisher")
     assert model.certificate_["shrinkage"] == twin(X, y)
     with pytest.raises(AttributeError, match="rows that are held out choose the shrinkage"):

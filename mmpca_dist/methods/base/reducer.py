@@ -6,7 +6,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,7 +20,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.belongs import TellsBelonging
 from mmpca_dist.methods.base.fit_progress import TellsProgress
 from mmpca_dist.methods.base.given_rows import TakesRows
-from mmpca_dist.methods.base.shrinkage import with_shrinkages
+from mmpca_dist.methods.base.shrinkage import statistics_of_parts
 from mmpca_dist.methods.base.solution import IMPRECISE, Solution
 from mmpca_dist.methods.base.statistics_for import statistics_for
 from mmpca_dist.methods.base.traits import Fitted, Option, Traits, check_choice, check_number, check_options
@@ -31,7 +30,7 @@ from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.from_rows import moments_of
 from mmpca_dist.statistics.moments import ClassMoments, merge_classes
-from mmpca_dist.statistics.working_statistics import ColumnStatistics, Statistics, tall_statistics
+from mmpca_dist.statistics.working_statistics import ColumnStatistics, Statistics
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.foreign import asked_by
 
@@ -242,11 +241,8 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, 
         """Solve from class moments, of all rows or of folds, and medians by pairing; ``at_most`` as for statistics."""
         self.check_parameters()
         parts = [moments] if isinstance(moments, ClassMoments) else moments
-        statistics = tall_statistics(
-            reduce(ClassMoments.merge, parts), medians, precision=self.precision, standardize=self.standardize,
-            class_weight=self.class_weight,
-        )  # fmt: skip
-        statistics = with_shrinkages(statistics, parts, self.needs().shrinkages)
+        options = {"precision": self.precision, "standardize": self.standardize, "class_weight": self.class_weight}
+        statistics = statistics_of_parts(parts, self.needs().shrinkages, medians, **options)
         if not hasattr(self, "n_features_in_"):
             self.n_features_in_ = statistics.n_features
         return self.fit_statistics(statistics, at_most)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,13 @@ def chosen_shrinkage(shrinkage: Any, statistics: Statistics, names: Sequence[Nam
     if any(name not in statistics.shrinkages for name in names):
         raise InputError("shrinkage='auto' takes moments of folds: fit the rows themselves, or give a number.")
     return statistics.shrinkages[names[0]] if names else float(shrinkage)
+
+
+def statistics_of_parts(
+    parts: Sequence[ClassMoments], names: Sequence[Name], medians: Any = None, **options: Any
+) -> ColumnStatistics:
+    """Return the statistics of all rows with shrinkages, given the moments of parts of them, and options for both."""
+    return with_shrinkages(tall_statistics(reduce(ClassMoments.merge, parts), medians, **options), parts, names)
 
 
 def with_shrinkages(statistics: Any, parts: Sequence[ClassMoments], names: Sequence[Name]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 from mmpca_dist.blas import single_blas_thread
@@ -13,7 +13,7 @@ from mmpca_dist.eigen.block_passes import statistics_in_passes
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions, choose_solver
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base.shrinkage import FOLDS, with_shrinkages
+from mmpca_dist.methods.base.shrinkage import FOLDS, statistics_of_parts, with_shrinkages
 from mmpca_dist.neighbors.options import Search, fits_memory
 from mmpca_dist.passes.folds import folds_of
 from mmpca_dist.passes.rows import Rows
@@ -27,7 +27,7 @@ from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.row_space import in_row_space, row_space_statistics
 from mmpca_dist.statistics.widened_rows import adjusted_rows, adjustment_from_pass
 from mmpca_dist.statistics.widening import effective_precision
-from mmpca_dist.statistics.working_statistics import Statistics, tall_statistics
+from mmpca_dist.statistics.working_statistics import Statistics
 from mmpca_dist.tables.dataset import Dataset
 
 
@@ -98,15 +98,13 @@ def class_statistics(
     if choice.in_passes and rows.dataset.targets:
         raise no_scatter(rows.dataset)
     if choice.kind == "dense":
-        parts = _parts(rows, needs, precision)
-        options: dict[str, Any] = {"precision": precision, "standardize": standardize}
+        parts, chosen = _parts(rows, needs, precision), needs.shrinkages
+        options: Any = {"precision": precision, "standardize": standardize, "class_weight": class_weight}
         if parts and not (needs.medians or parts[0].pooled):
-            tall = tall_statistics(reduce(ClassMoments.merge, parts), class_weight=class_weight, **options)
+            tall = statistics_of_parts(parts, chosen, **options)
         else:
-            tall = gather_statistics(
-                rows, pairings=needs.medians, weightings=needs.scatters, class_weight=class_weight, **options
-            )
-        tall = with_shrinkages(tall, parts, needs.shrinkages)
+            tall = gather_statistics(rows, pairings=needs.medians, weightings=needs.scatters, **options)
+            tall = with_shrinkages(tall, parts, chosen)
         if tall.adjustment is None:
             return tall
         return tall.with_medians(column_medians(rows, tall.adjustment, needs.medians))
@@ -131,8 +129,7 @@ def _parts(rows: Rows, needs: Needs, precision: str) -> list[ClassMoments]:
     if not needs.shrinkages:
         return []
     folds = folds_of(rows, min(FOLDS, rows.dataset.n_rows))
-    precision = effective_precision(precision, rows.dataset.widening)
-    return class_fold_moments(rows, folds, precision=precision, kept=True)
+    return class_fold_moments(rows.keeping_apart("folds"), folds, precision=precision)
 
 
 def with_nearest_pairs(
