@@ -36,6 +36,7 @@ NAVIGATION = {
     "Kinds of tables": {
         "Embeddings": "docs/embeddings",
         "Erase a concept": "docs/erase",
+        "Whiten by the controls": "docs/whiten",
         "Single cells": "docs/single-cells",
         "Text": "docs/text",
         "Images": "docs/images",
