@@ -26,6 +26,8 @@ from mmpca_dist.statistics.working_statistics import EPS, ColumnStatistics, Stat
 FOLDS = 5
 TRIED = np.logspace(-6, 0, 121)
 """Values of g: neighbours differ by an eighth, far less than estimates from other rows do."""
+Moments = ClassMoments | Sequence[ClassMoments]
+"""Of all rows, or of each of several parts."""
 Name = tuple[str, str, bool]
 """A scatter as `terms_of` names it, and whether columns are standardised."""
 
@@ -38,9 +40,10 @@ def chosen_shrinkage(shrinkage: Any, statistics: Statistics, names: Sequence[Nam
 
 
 def statistics_of_parts(
-    parts: Sequence[ClassMoments], names: Sequence[Name], medians: Any = None, **options: Any
+    moments: Moments, names: Sequence[Name], medians: Any = None, **options: Any
 ) -> ColumnStatistics:
-    """Return the statistics of all rows with shrinkages, given the moments of parts of them, and options for both."""
+    """Return the statistics of all rows with shrinkages, given moments of them or of parts, and options for both."""
+    parts = [moments] if isinstance(moments, ClassMoments) else moments
     return with_shrinkages(tall_statistics(reduce(ClassMoments.merge, parts), medians, **options), parts, names)
 
 
