@@ -37,6 +37,7 @@ NAVIGATION = {
         "Embeddings": "docs/embeddings",
         "Erase a concept": "docs/erase",
         "Ask again without reading": "docs/cells",
+        "Whiten by the controls": "docs/whiten",
         "Single cells": "docs/single-cells",
         "Text": "docs/text",
         "Images": "docs/images",

@@ -48,3 +48,48 @@ def concept_covariance(X, y, w=None):
     w = np.ones(len(X)) if w is None else np.asarray(w, float)
     Z = (y[:, None] == np.unique(y)).astype(float)
     return (X - w @ X / w.sum()).T @ ((Z - w @ Z / w.sum()) * w[:, None]) / w.sum()
+
+
+def fold_of_rows(y, n_folds=5):
+    """Deal the rows of every class in turn."""
+    return np.asarray([np.sum(y[:i] == y[i]) % n_folds for i in range(len(y))])
+
+
+def best_shrinkage(X, y, folds, candidates, scatter=("within", None), w=None, standardize=False, reweight=None):
+    """Return the g for which rows of each fold are most likely under Gaussians of the other folds, row by row.
+
+    Gaps are filled by the means of the rows that train, whose standard deviations also ``standardize`` both. Rows that
+    lie in fewer dimensions than there are columns, though they are more, have densities there.
+    """
+    kind, label = scatter
+    w = np.ones(len(X)) if w is None else np.asarray(w, float)
+    w = w if reweight is None else w * [reweight[c] for c in y]
+    varying = X[:, np.nanstd(X, axis=0) > 0]
+    d, n = X.shape[1], varying.shape[0]
+    basis = np.eye(varying.shape[1])
+    if n > d and not np.isnan(X).any():
+        U, s, _ = np.linalg.svd((varying - varying.mean(axis=0)).T, full_matrices=False)
+        basis = U[:, s > 1e-9 * s[0]]
+    losses = np.zeros(len(candidates))
+    for fold in np.unique(folds):
+        train = folds != fold
+        fills = np.asarray([np.average(c[train & ~np.isnan(c)], weights=w[train & ~np.isnan(c)]) for c in varying.T])
+        rows = np.where(np.isnan(varying), fills, varying)
+        mean = np.average(rows[train], axis=0, weights=w[train])
+        scale = np.sqrt(np.average((rows[train] - mean) ** 2, axis=0, weights=w[train])) if standardize else 1
+        rows = (rows / scale) @ basis
+        centres = np.zeros_like(rows)
+        for c in np.unique(y):
+            of_class = y == c if kind != "total" else np.ones(len(y), bool)
+            centres[y == c] = np.average(rows[train & of_class], axis=0, weights=w[train & of_class])
+        among = y == label if kind == "class" else np.ones(len(y), bool)
+        own, tested = train & among, ~train & among
+        S = sum(w[i] * np.outer(rows[i] - centres[i], rows[i] - centres[i]) for i in np.flatnonzero(own)) / w[own].sum()
+        for at, g in enumerate(candidates):
+            W = (1 - g) * S + g * np.trace(S) / d * np.eye(len(S))
+            inverse, logdet = np.linalg.inv(W), np.linalg.slogdet(W)[1]
+            losses[at] += sum(
+                w[i] * (logdet + (rows[i] - centres[i]) @ inverse @ (rows[i] - centres[i]))
+                for i in np.flatnonzero(tested)
+            )
+    return candidates[np.argmin(losses)]

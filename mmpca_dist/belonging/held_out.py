@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +29,10 @@ from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.spans import Span
 
-Counts = dict[str, dict[str, ScoreCounts]]
-"""Of the scores of held-out rows, by method and by the column of the score."""
+Counts = dict[str, dict[str, Any]]
+"""Sums over held-out rows, such as `ScoreCounts`, by method and by the column of the score."""
+Scorer = Callable[[Any], Mapping[str, Mapping[str, NDArray]]]
+"""Returns scores of rows (n, d), dense or CSR, by method and column."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +110,18 @@ class HeldOutScores:
     """Counts the scores of rows, each by the scorer of the part that it is in."""
 
     splits: Splits
-    scorers: Sequence[RowScorer]
-    names: Sequence[str]
+    scorers: Sequence[Scorer]
+    count: Callable[[NDArray, Batch], Any]
+    """Returns what is added up of the scores of a batch of rows."""
     adjustment: Adjustment | None = None
     """How widened rows come to the columns by the moments of all rows."""
+
+    @classmethod
+    def of_belonging(
+        cls, splits: Splits, scorers: Sequence[RowScorer], names: Sequence[str], adjustment: Adjustment | None = None
+    ) -> HeldOutScores:
+        """Return what counts the scores of these names."""
+        return cls(splits, [partial(_scores, each, names) for each in scorers], _counted, adjustment)
 
     def over(self, rows: Rows) -> Counts:
         """Return the counts of all rows, from a pass over them."""
@@ -144,19 +155,28 @@ class BatchScores:
 
     def add(self, block: Batch) -> None:
         """Score the rows of a block."""
-        begin, names = block.start - self.batch.start, self.held_out.names
+        begin = block.start - self.batch.start
         parts = self.parts[begin : begin + len(block)]
         for part, scorer in zip(self.held_out.splits.held_out, self.held_out.scorers, strict=True):
             held = np.flatnonzero(parts == part)
-            for method, own in scorer.scores(block.X[held], names).items() if len(held) else ():
+            for method, own in scorer(block.X[held]).items() if len(held) else ():
                 columns = self.scores.setdefault(method, {})
-                for column in (SCORES[name].column for name in names):
-                    columns.setdefault(column, np.zeros(len(self.batch)))[begin + held] = own[column]
+                for column, scores in own.items():
+                    columns.setdefault(column, np.zeros(len(self.batch)))[begin + held] = scores
 
     def counts(self) -> Counts:
         """Return the counts of all scores."""
-        weight = self.batch.weight
-        return {m: {name: ScoreCounts.of(own, weight) for name, own in each.items()} for m, each in self.scores.items()}
+        count, batch = self.held_out.count, self.batch
+        return {m: {name: count(own, batch) for name, own in each.items()} for m, each in self.scores.items()}
+
+
+def _scores(scorer: RowScorer, names: Sequence[str], X: Any) -> dict[str, dict[str, NDArray]]:
+    columns = [SCORES[name].column for name in names]
+    return {m: {column: own[column] for column in columns} for m, own in scorer.scores(X, names).items()}
+
+
+def _counted(scores: NDArray[np.float64], batch: Batch) -> ScoreCounts:
+    return ScoreCounts.of(scores, batch.weight)
 
 
 def add_counts(left: Counts, right: Counts) -> Counts:

@@ -22,6 +22,8 @@ class Needs:
     medians: tuple[str, ...] = ()  # pairings of classes whose medians are needed; see `medians.median_sets`
     searches: tuple[Search, ...] = ()  # searches for nearest rows of other classes
     swept: tuple[SweptNeed, ...] = ()  # fits by sweeps over the rows
+    # scatters by name and label, and whether they are standardised, whose shrinkage rows held out choose
+    shrinkages: tuple[tuple[str, str, bool], ...] = ()
     n_components: int | None = None  # the largest number that is asked for; None for all there are
 
     @classmethod
@@ -36,6 +38,7 @@ class Needs:
             tuple(sorted({pairing for each in needs for pairing in each.medians})),
             tuple(dict.fromkeys(search for each in needs for search in each.searches)),
             tuple(dict.fromkeys(fit for each in needs for fit in each.swept)),
+            tuple(dict.fromkeys(name for each in needs for name in each.shrinkages)),
             n_components,
         )
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import operator
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,54 +14,53 @@ from sklearn.base import clone
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.evaluation.training import SplitMoments
 from mmpca_dist.methods.concept_eraser import ConceptEraser
-from mmpca_dist.passes.rows import Rows
-from mmpca_dist.passes.units import BLOCK_ROWS, read_batches
 from mmpca_dist.predictors.linear import LinearRule, linear_discriminant
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.statistics.moments import ClassMoments
-from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.spans import Span
+from mmpca_dist.tables.batch import Batch
 
-Probes = list[tuple[LinearRule, LinearRule]]
-"""Of each part that is held out, linear discriminants before and after erasing, as rules of rows."""
+Probes = dict[str, dict[str, LinearRule]]
+"""Linear discriminants ``before`` and ``after`` erasing, by eraser, as rules of rows; classes are their positions."""
 
 
-def probes_of(folds: SplitMoments, eraser: ConceptEraser) -> Probes:
-    """Fit erasers to one half of the other parts, and probes to the other half, from moments alone.
+def probes_of(folds: SplitMoments, erasers: Mapping[str, ConceptEraser]) -> list[Probes]:
+    """Return probes for each part that is held out, of one half of the other parts, with erasers of the other half.
 
-    On rows of the eraser any probe would say the largest class. Moments of erased rows follow from those of rows.
+    Moments of erased rows follow from those of rows. On rows of the eraser any probe would say the largest class.
     """
-    probes, count, precision = Probes(), len(folds.parts), eraser.precision
+    probes, count = list[Probes](), len(folds.parts)
     for part in folds.splits.held_out:
         halves = np.array_split((part + np.arange(1, count)) % count, 2)
-        seen, probed = (functools.reduce(ClassMoments.merge, [folds.parts[i] for i in half]) for half in halves)
-        matrix, mean, _ = clone(eraser).fit_moments(seen).whole_map()
-        probed = probed.summed()
-        before = linear_discriminant(ReducedMoments.of_columns(probed, precision=precision))
-        after = linear_discriminant(ReducedMoments.of(probed, matrix, mean, precision=precision))
-        offset = after.intercept - after.coef @ after.centre
-        probes.append((before, replace(after, centre=mean, coef=after.coef @ matrix.T, intercept=offset)))
+        seen, probed = ([folds.parts[i] for i in half] for half in halves)
+        moments = reduce(ClassMoments.merge, probed).summed()
+        named = replace(moments, classes=np.arange(len(moments.classes)))
+        probes.append({label: _probed(clone(eraser).fit_moments(seen), named) for label, eraser in erasers.items()})
     return probes
 
 
-def shares_right(rows: Rows, splits: Splits, probes: Probes) -> dict[str, float]:
-    """Return which share of the rows probes name rightly ``before`` and ``after`` erasing, from a pass over them.
+def _probed(eraser: ConceptEraser, moments: ClassMoments) -> dict[str, LinearRule]:
+    matrix, mean, _ = eraser.whole_map()
+    before = linear_discriminant(ReducedMoments.of_columns(moments, precision=eraser.precision))
+    after = linear_discriminant(ReducedMoments.of(moments, matrix, mean, precision=eraser.precision))
+    offset = after.intercept - after.coef @ after.centre
+    return {"before": before, "after": replace(after, centre=mean, coef=after.coef @ matrix.T, intercept=offset)}
+
+
+def named(X: Any, *, probes: Probes) -> dict[str, dict[str, NDArray]]:
+    """Return the positions of the classes that probes name rows (n, d), dense or CSR, by eraser."""
+    return {label: {name: rule.predict(X) for name, rule in rules.items()} for label, rules in probes.items()}
+
+
+def count_right(codes: NDArray, batch: Batch, *, classes: NDArray) -> float:
+    """Return the weight of the rows of a batch that are named rightly, by positions of classes."""
+    right = codes == batch.codes(classes)
+    return float(right.sum() if batch.weight is None else batch.weight @ right)
+
+
+def shares_right(right: Mapping[str, float], splits: Splits) -> dict[str, float]:
+    """Return shares of the rows for weights of those named rightly, beside that of the largest class.
 
     The ``largest`` class is that of the rows in the other parts.
     """
-    task, total = functools.partial(_right, splits=splits, probes=probes), float(splits.totals[0].sum())
-    before, after = (rows.pass_over(task, operator.add, "probe") / total).tolist()
-    return {"before": before, "after": after, "largest": 1 - sum(map(splits.baseline_errors, splits.held_out)) / total}
-
-
-def _right(dataset: Dataset, span: Span, *, splits: Splits, probes: Probes) -> NDArray[np.float64]:
-    right = np.zeros(2)
-    for batch in read_batches(dataset, span, ("label", "weight"), sparse=dataset.sparse):
-        (parts,), weights = splits.codes(batch), np.ones(len(batch)) if batch.weight is None else batch.weight
-        for block in batch.blocks(BLOCK_ROWS):
-            at = np.arange(block.start, block.stop) - batch.start
-            for part, rules in zip(splits.held_out, probes, strict=True):
-                if len(own := at[parts[at] == part]):
-                    rows = block.X[own - at[0]]
-                    right += [weights[own] @ (rule.predict(rows) == batch.label[own]) for rule in rules]
-    return right
+    total, wrong = float(splits.totals[0].sum()), sum(map(splits.baseline_errors, splits.held_out))
+    return {**{name: weight / total for name, weight in right.items()}, "largest": 1 - wrong / total}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, combinations
 from typing import Any, cast
 
 import numpy as np
@@ -16,6 +16,7 @@ from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.scores import naming
 from mmpca_dist.evaluation.splits import PartSizes, Splits
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.methods.base.shrinkage import with_shrinkages
 from mmpca_dist.methods.base.statistics_for import statistics_for, with_nearest_pairs
 from mmpca_dist.neighbors.options import fits_memory
 from mmpca_dist.passes.census import Census, count_labels
@@ -168,13 +169,18 @@ class SplitMoments:
         """Yield the statistics of what trains while each of the H parts is held out, or each pair of parts."""
         precision, standardize, class_weight = request.precision, request.standardize, request.class_weight
         pairs = ((moments, None) for moments in fold_moments.pair_moments(self.parts))
-        for number, (moments, medians) in enumerate(pairs if in_pairs else self.training(), self.splits.first):
+        numbers = range(len(self.parts))
+        trains = (np.delete(numbers, pair) for pair in combinations(numbers, 2))
+        if not in_pairs:
+            trains = (np.flatnonzero(self.splits.trains(part)) for part in self.splits.held_out)
+        training = zip(trains, pairs if in_pairs else self.training(), strict=True)
+        for number, (trained, (moments, medians)) in enumerate(training, self.splits.first):
             by_class = by_pairing(medians, request.needs.medians)
             with naming(number):
                 statistics = tall_statistics(
                     moments, by_class, precision=precision, standardize=standardize, class_weight=class_weight
                 )
-            yield statistics
+                yield with_shrinkages(statistics, [self.parts[part] for part in trained], request.needs.shrinkages)
 
 
 def moments_by_fold(

@@ -108,6 +108,8 @@ class ReduceRecord(PassesRecord):
     """The pass over the rows; ``taken`` are the data sets of a refreshed run."""
 
     taken: NotRequired[list[dict[str, Any]]]
+    shrinkages: NotRequired[list[list[Any]]]
+    """Names of scatters, and what rows held out choose for each."""
 
 
 class SearchRecord(PassesRecord):

@@ -210,12 +210,14 @@ def load_statistics(
 ) -> Statistics:
     """Read what ``save_statistics`` wrote for a run: in the units of the columns or, ``as_asked``, standardised."""
     arrays, pairings = load_arrays(run, record, STATISTICS), config.needs().medians
+    shrinkages = {tuple(name): value for *name, value in record.get("shrinkages", [])}
     with reading_own(run.path(STATISTICS), AGAIN):  # what does not fit together is damage, too
         if "basis" in arrays:
-            return _in_basis(arrays, classes, config.precision, pairings)
+            return replace(_in_basis(arrays, classes, config.precision, pairings), shrinkages=shrinkages)
         moments, medians = _moments(arrays, classes), by_pairing(arrays.get("medians"), pairings)
     asked: dict[str, Any] = {"standardize": config.standardizes, "class_weight": config.class_weight}
-    return tall_statistics(moments, medians, precision=config.precision, **(asked if as_asked else {}))
+    statistics = tall_statistics(moments, medians, precision=config.precision, **(asked if as_asked else {}))
+    return replace(statistics, shrinkages=shrinkages)
 
 
 def _moments(arrays: dict[str, NDArray[np.float64]], classes: NDArray) -> ClassMoments:

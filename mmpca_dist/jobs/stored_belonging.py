@@ -17,8 +17,8 @@ from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.stored_arrays import load_value, save_value
 from mmpca_dist.statistics.moments import ClassMoments
 
-FOLDS, HELD_OUT = "belonging/folds.npz", "belonging/held-out.npz"
-"""The scorers of the folds, from the reduction, and the counts of the scores of held-out rows, from the projection."""
+FOLDS, HELD_OUT = "folds/models.npz", "folds/held-out.npz"
+"""The models of the folds, from the reduction, and the counts of the scores of held-out rows, from the projection."""
 WHOLE, COUNTS = "belonging/whole.npz", "belonging/counts.npz"
 """The scorer of all rows, and these counts."""
 

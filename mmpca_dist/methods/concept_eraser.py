@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from mmpca_dist.eigen.dense import Eigenpairs, fix_signs, leading_low_rank
 from mmpca_dist.eigen.discriminants import discriminants
 from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
+from mmpca_dist.methods.base.shrinkage import chosen_shrinkage
 from mmpca_dist.methods.base.solution import Solution, class_limit
 from mmpca_dist.methods.fisher_discriminant import FisherDiscriminant
 from mmpca_dist.statistics.scatters import at_least_two
@@ -31,7 +32,7 @@ class ConceptEraser(OneToOneFeatureMixin, FisherDiscriminant):
     ----------
     n_components : int or float, optional
         Has no effect: all differences of class means are erased.
-    shrinkage : float
+    shrinkage : float or "auto"
         g of ``FisherDiscriminant``. The covariance with the classes is zero for any g; with 0 rows change least.
     standardize, center : bool
         Whether g is of standardised columns; whether erased rows are less the mean m.
@@ -87,11 +88,12 @@ class ConceptEraser(OneToOneFeatureMixin, FisherDiscriminant):
         shares = moments.counts[present] / n
         between = moments.deviations[present] * np.sqrt(shares)[:, None]
         count = min(len(present) - 1, moments.n_features)
-        if self.shrinkage:
-            pairs, solver = discriminants(statistics, between, count, self.shrinkage)
+        shrinkage = chosen_shrinkage(self.shrinkage, statistics, self.needs().shrinkages)
+        if shrinkage:
+            pairs, solver = discriminants(statistics, between, count, shrinkage)
         else:
             pairs, solver = _unshrunk(statistics, between, count), None
-        V, values = pairs.vectors, pairs.values / (1 + pairs.values) if self.shrinkage else pairs.values
+        V, values = pairs.vectors, pairs.values / (1 + pairs.values) if shrinkage else pairs.values
         components, columns = fix_signs(statistics.loadings(V)), statistics.loadings(between.T)
         means = np.linalg.qr(between @ V)[0].T @ columns  # spans the differences of means that stand above rounding
         taken = np.linalg.solve(means @ components.T, means)

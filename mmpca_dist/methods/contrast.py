@@ -14,6 +14,7 @@ from mmpca_dist.errors import InputError, NoComponentsError
 from mmpca_dist.methods.base.named_scatters import WORDS, position_of, scatter_of, terms_of
 from mmpca_dist.methods.base.reducer import MomentReducer
 from mmpca_dist.methods.base.registry import Method
+from mmpca_dist.methods.base.shrinkage import chosen_shrinkage
 from mmpca_dist.methods.base.solution import Solution, class_limit
 from mmpca_dist.methods.base.traits import Option, Traits, check_choice
 from mmpca_dist.statistics.class_weights import ClassWeight
@@ -40,9 +41,9 @@ class ScatterContrast(MomentReducer):
         are eigenvectors of A.
     a : float, optional
         Take eigenvectors of A - a B, as contrastive PCA does.
-    shrinkage : float
+    shrinkage : float or "auto"
         g, from 0 to 1: B becomes (1 - g) B + g tr(B) / d I. With 0, directions in which B is zero up to rounding are
-        left out.
+        left out. ``"auto"`` is as in ``FisherDiscriminant``, for B that is total, within or one class.
     order : {"largest", "magnitude"}
         Whether components come by decreasing eigenvalue, or by its magnitude: from both ends.
     square : bool
@@ -80,14 +81,15 @@ class ScatterContrast(MomentReducer):
         "B": Option(values=WORDS, example={"class": "control"},
                     description="Scatter that components lack, or that becomes the identity; null: eigenvectors of A"),
         "a": Option(ge=0, example=1.0, description="Take eigenvectors of A - a B, as contrastive PCA does"),
-        "shrinkage": Option(ge=0, le=1, example=0.01, description="Share of the identity in B"),
+        "shrinkage": Option(words=("auto",), ge=0, le=1, example=0.01,
+                            description="Share of the identity in B; auto: by rows held out"),
         "order": Option(example="magnitude", description="Whether by decreasing eigenvalue, or by its magnitude"),
         "rotation": Option(example="zca", description="Principal axes of B, or B^(-1/2), which moves rows least"),
     })  # fmt: skip
 
     def __init__(
         self, n_components: float | None = None, *, A: str | dict[str, Any] | None = "between",
-        B: str | dict[str, Any] | None = "within", a: float | None = None, shrinkage: float = 0.0,
+        B: str | dict[str, Any] | None = "within", a: float | None = None, shrinkage: float | Literal["auto"] = 0.0,
         order: Literal["largest", "magnitude"] = "largest", square: bool = False,
         rotation: Literal["pca", "zca"] = "pca",
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
@@ -101,7 +103,11 @@ class ScatterContrast(MomentReducer):
         self.square, self.rotation = square, rotation
 
     def needs(self) -> Needs:
-        return Needs(full_scatter=("whitening" if self.square else "contrast",))
+        terms = terms_of("B", self.B) if self.shrinkage == "auto" else {}
+        if len(terms) > 1 or ("between", "") in terms or min(terms.values(), default=1) <= 0:
+            raise InputError("shrinkage='auto' takes for B the total, within or a single class: give it as a number.")
+        chosen = tuple((*name, self.standardize) for name in terms)
+        return Needs(full_scatter=("whitening" if self.square else "contrast",), shrinkages=chosen)
 
     def check_parameters(self) -> None:
         super().check_parameters()
@@ -137,8 +143,9 @@ class ScatterContrast(MomentReducer):
                 A, error, rank = A - self.a * B, error + self.a * off, len(A)
             pairs = symmetric_eigenpairs(A, error, by_magnitude)
         else:
-            ridge = self.shrinkage * float(np.trace(B)) / statistics.n_features
-            pairs = symmetric_eigenpairs((1 - self.shrinkage) * B + ridge * np.eye(len(B)), off, by_magnitude=True)
+            g = chosen_shrinkage(self.shrinkage, statistics, self.needs().shrinkages)
+            ridge = g * float(np.trace(B)) / statistics.n_features
+            pairs = symmetric_eigenpairs((1 - g) * B + ridge * np.eye(len(B)), off, by_magnitude=True)
             if pairs.values.min(initial=0) < 0 or not len(pairs.values):
                 raise NoComponentsError("B divides, and must not be zero, or negative in a direction, up to rounding.")
             axes, whitener = pairs.vectors, pairs.vectors / np.sqrt(pairs.values)

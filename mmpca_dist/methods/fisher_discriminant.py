@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from mmpca_dist.eigen.discriminants import discriminants
+from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.methods.base.reducer import BlockReducer
 from mmpca_dist.methods.base.registry import BETWEEN_CLASSES, Method
+from mmpca_dist.methods.base.shrinkage import chosen_shrinkage
 from mmpca_dist.methods.base.solution import Solution, class_limit
 from mmpca_dist.methods.base.traits import Option, Traits
 from mmpca_dist.statistics.class_weights import ClassWeight
@@ -27,9 +31,9 @@ class FisherDiscriminant(BlockReducer):
     ----------
     n_components : int or float, optional
         At most the number of classes less one, which is the default.
-    shrinkage : float
+    shrinkage : float or "auto"
         g, from 0 to 1. Above 0 (by default 0.001), singular scatters, constant columns and fewer rows than columns do
-        no harm.
+        no harm. With ``"auto"`` rows held out are most likely as Gaussian classes, from moments of folds in one pass.
 
     Attributes
     ----------
@@ -42,7 +46,8 @@ class FisherDiscriminant(BlockReducer):
         where a solver in passes was used; NaN where it proves nothing.
     certificate_ : dict
         Where a solver in passes was used, what share of the criterion that is possible the components reach
-        (``criterion``: at least; ``estimate``: about), and how far they may be off; see ``eigen.discriminants``.
+        (``criterion``: at least; ``estimate``: about), and how far they may be off; see ``eigen.discriminants``. For
+        ``shrinkage="auto"`` it has g, ``shrinkage``.
 
     References
     ----------
@@ -58,11 +63,12 @@ class FisherDiscriminant(BlockReducer):
     """
 
     traits = Traits({
-        "shrinkage": Option(ge=0, le=1, example=0.01, description="Share of the identity in the scatter within classes")
+        "shrinkage": Option(words=("auto",), ge=0, le=1, example=0.01,
+                            description="Share of the identity in the scatter within classes; auto: by rows held out"),
     }, by_classes=True)  # fmt: skip
 
     def __init__(
-        self, n_components: float | None = None, *, shrinkage: float = 1e-3,
+        self, n_components: float | None = None, *, shrinkage: float | Literal["auto"] = 1e-3,
         standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
         class_weight: ClassWeight = None, missing: str = "refuse",
         oversampling: int = 10, passes: int = 4, tolerance: float = 1e-4,
@@ -73,23 +79,28 @@ class FisherDiscriminant(BlockReducer):
         )  # fmt: skip
         self.shrinkage = shrinkage
 
+    def needs(self) -> Needs:
+        auto = Needs(full_scatter=("shrinkage: auto",), shrinkages=(("within", "", self.standardize),))
+        return auto if self.shrinkage == "auto" else super().needs()
+
     def _solve(self, statistics: Statistics) -> Solution:
         moments, n = statistics.moments, statistics.moments.total
         present = at_least_two(moments.counts)
         between = moments.deviations[present] * np.sqrt(moments.counts[present] / n)[:, None]
         count = self._at_most(min(len(present) - 1, moments.n_features))
-        pairs, certificate = discriminants(statistics, between, count, self.shrinkage)
-        self._cautions = self._cautions_of(statistics, float(pairs.values.max(initial=0)))
+        shrinkage = chosen_shrinkage(self.shrinkage, statistics, self.needs().shrinkages)
+        pairs, certificate = discriminants(statistics, between, count, shrinkage)
+        self._cautions = self._cautions_of(statistics, float(pairs.values.max(initial=0)), shrinkage)
         return Solution.of_pairs(statistics, pairs, class_limit(len(present)), certificate)
 
-    def _cautions_of(self, statistics: Statistics, criterion: float) -> list[str]:
+    def _cautions_of(self, statistics: Statistics, criterion: float, shrinkage: float) -> list[str]:
         """Return what shrinkage takes from columns that tell of the classes: it may drown their own variance."""
         moments = statistics.moments
-        if not statistics.knows_columns or self.shrinkage == 0:
+        if not statistics.knows_columns or shrinkage == 0:
             return []
         scale = 1 if statistics.scale is None else statistics.scale
         within = statistics.column_squares(np.ones(len(moments.counts))) / np.square(scale)
-        drowned = (within > 0) & (within < self.shrinkage * within.mean())
+        drowned = (within > 0) & (within < shrinkage * within.mean())
         ratios = (moments.counts @ (statistics.column_deviations() / scale) ** 2)[drowned] / within[drowned]
         if ratios.max(initial=0) <= TELLING * criterion:
             return []

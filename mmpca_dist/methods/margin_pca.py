@@ -33,12 +33,13 @@ from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.methods.base.reducer import BlockReducer
 from mmpca_dist.methods.base.registry import FULL_RANK, Method
+from mmpca_dist.methods.base.shrinkage import Moments
 from mmpca_dist.methods.base.solution import Solution
 from mmpca_dist.methods.base.traits import Option, Traits
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.class_weights import ClassWeight
-from mmpca_dist.statistics.moments import ClassMoments, Moments
+from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pair_scatter import PairScatter
 from mmpca_dist.statistics.scatters import (
     ClassWeighting,

@@ -25,7 +25,7 @@ MARKS = ("circle", "triangle", "square", "diamond")
 KNOWN = (
     "m-pca0", "m-pca2", "m-pca1a", "fisher", "hsic", "m-pca1b", "lol",
     "bm2pca", "pls", "mmc", "lasso", "ridge", "projection-penalty", "logistic-discriminant",
-    "fisher-score", "random-projection",
+    "fisher-score", "random-projection", "contrast", "whitening", "erase",
 )  # fmt: skip
 """Methods by their place among the colours and marks, those that are compared most on different colours."""
 

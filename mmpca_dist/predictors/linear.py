@@ -18,6 +18,7 @@ from scipy.sparse import issparse
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.passes.serialization import storable
 from mmpca_dist.predictors.reduced_moments import EPS, ReducedMoments
 from mmpca_dist.predictors.specification import ZERO_OR_MORE, Classifier, Rule, check_names, check_options
 from mmpca_dist.statistics.moments import ClassMoments
@@ -27,6 +28,7 @@ THRESHOLDS = ("midway", "log-odds")
 LDA_OPTIONS = {"tol": ZERO_OR_MORE}
 
 
+@storable
 @dataclass(frozen=True)
 class LinearRule(Rule):
     """Scores (z - centre)^T w_c + b_c."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -13,21 +14,18 @@ from mmpca_dist.belonging.limits import refuse_few
 from mmpca_dist.configuration.schema import RunConfig, as_config
 from mmpca_dist.errors import InputError, NoComponentsError, some_names
 from mmpca_dist.evaluation.component_rule import RULE, one_standard_error
-from mmpca_dist.evaluation.erasure import probes_of, shares_right
 from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.splits import PartSizes, fold_sizes
 from mmpca_dist.evaluation.tables import REGRESSION, Cell, ErrorTable
-from mmpca_dist.evaluation.training import moments_by_fold, scatters_of_parts
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.events import Callback, told
-from mmpca_dist.jobs.finished_runs import save_model, solved_methods, statistics_of, without_components
+from mmpca_dist.jobs.finished_runs import save_model, statistics_of, without_components
 from mmpca_dist.jobs.first_stages import COUNT, look_ahead, map_stages, planned, request_of
 from mmpca_dist.jobs.job import Job, Stage, open_job, run_stage
 from mmpca_dist.jobs.run_needs import SEARCH, SWEEP, SharedPass, run_needs
 from mmpca_dist.jobs.stored_arrays import save_statistics
 from mmpca_dist.limits import COMPONENT_COUNTS
 from mmpca_dist.methods.base.statistics_for import class_statistics, with_nearest_pairs, with_sweeps
-from mmpca_dist.methods.concept_eraser import ConceptEraser
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.passes.scratch import open_scratch
 from mmpca_dist.planning.plan import Plan
@@ -41,7 +39,7 @@ from mmpca_dist.results.notes import (
     small_share_note,
 )
 from mmpca_dist.runs import evaluation_scores
-from mmpca_dist.runs.belonging import FoldScoring, shares_projection, shares_reduction
+from mmpca_dist.runs.held_out import FoldPass, FoldProbing, FoldScoring, shares_projection, shares_reduction
 from mmpca_dist.runs.outcomes import FinishedRun
 from mmpca_dist.runs.pilots import planned_by_pilot, planned_evaluation
 from mmpca_dist.runs.projection import PROJECT, project
@@ -123,26 +121,33 @@ def _stratified(job: Job, what: str, instead: str) -> PartSizes:
 CHOOSE = Stage(records.CHOOSE, "Choose how many components", _choose, measured=True)
 
 
+def _fold_pass(job: Job) -> FoldPass | None:
+    """Return what a run learns of rows by models of the other folds, if it is asked for it, and rows allow it."""
+    if not job.config.erasing:
+        return FoldScoring.of(job)
+    with suppress(InputError):
+        return FoldProbing.of(job)
+    return None
+
+
 def _reduce(job: Job) -> records.ReduceRecord:
     config = job.config
     solver = replace(config.solver.options(), kind=job.results.of(records.PLAN)["choice"]["kind"])
     # Moments of tall rows are stored as they are, and standardised as they are loaded.
     kept_raw = solver.kind == "dense"
     needs, standardize = config.needs(job.largest), config.standardizes and not kept_raw
-    if (belonging := FoldScoring.of(job)) is not None and shares_reduction(job, belonging.request):
-        moments, scorers = belonging.reduce()
-        job.check_lease(now=True)
-        return {"outputs": [*save_statistics(job.run, moments), scorers]}
-    statistics = class_statistics(
-        job.rows("reduce"),
-        needs,
-        solver,
-        precision=config.precision,
-        standardize=standardize,
-        class_weight=config.class_weight,
-    )
+    statistics: Statistics
+    models: list[str] = []
+    if (folds := _fold_pass(job)) is not None and shares_reduction(job, folds.splits, folds.merged):
+        statistics, models = folds.reduce()
+    else:
+        statistics = class_statistics(
+            job.rows("reduce"), needs, solver, precision=config.precision, standardize=standardize,
+            class_weight=config.class_weight,
+        )  # fmt: skip
     job.check_lease(now=True)
-    return {"outputs": save_statistics(job.run, statistics)}
+    chosen = [[*name, value] for name, value in statistics.shrinkages.items()]
+    return {"outputs": [*save_statistics(job.run, statistics), *models], "shrinkages": chosen}
 
 
 def _search_or_sweep(need: SharedPass, job: Job) -> records.PassesRecord:
@@ -230,20 +235,10 @@ def _belonging(job: Job) -> records.BelongingRecord:
 
 def _erasure(job: Job) -> records.ErasureRecord:
     """Tell how right linear probes are on erased rows, where there are moments of folds."""
-    config, choice, right = job.config, job.results.of(records.PLAN)["choice"], dict[str, dict[str, float]]()
     try:
-        parts = evaluation_scores.in_folds(job).splits
-        if choice["kind"] != "dense" or job.dataset.widening is not None or parts.n_parts < 3:
-            raise InputError("it takes class moments of 3 folds or more (solver.kind: dense), no covariates, no gaps")
-        rows, n_probed = job.rows(records.ERASURE), int(parts.n_tested.min()) * ((parts.n_parts - 1) // 2)
-        pooled = scatters_of_parts(parts, rows.dataset.n_features, ()) < parts.counts[0].size
-        folds = moments_by_fold(rows, parts, precision=config.precision, pooled=pooled)
-        for label in solved_methods(job.run, config.erasing):
-            probes = probes_of(folds, cast(ConceptEraser, config.reducer(label, None)))
-            right[label] = {**shares_right(rows.keeping_apart(label), parts, probes), "rows": n_probed}
+        return FoldProbing.of(job).keep()
     except InputError as error:
         return {"right": {}, "why": str(error).removesuffix(".")}
-    return {"right": right, "why": ""}
 
 
 def _report(job: Job) -> records.ReportRecord:
@@ -255,8 +250,8 @@ def _report(job: Job) -> records.ReportRecord:
 
 
 def _project(job: Job) -> records.ProjectRecord:
-    belonging = FoldScoring.of(job)
-    return project(job, held_out=None if belonging is None else belonging.held_out())
+    folds = _fold_pass(job)
+    return project(job, held_out=None if folds is None else folds.held_out())
 
 
 PLAN = Stage(records.PLAN, "Plan", lambda job: planned(job, plan_of(job)))
@@ -300,15 +295,17 @@ def plan_of(job: Job) -> Plan:
     for stage, what, instead, remedy in wanted:
         request = fold_request(job, what, instead)
         folds, passes = planned_evaluation(evaluation_scores.in_folds(job), request), None
-        if stage == records.BELONGING and (shared := shares_reduction(job, request)):
+        if stage == records.BELONGING and (shared := shares_reduction(job, request.parts, request.merged)):
             passes = [] if shares_projection(job, shared) else folds.passes[-1:]
         plan = plan.after(folds, stage, f"fewer evaluation.folds, {remedy}", passes)
     again = [one for one in plan.passes if one.name == "moments"]
-    if again and (erasing := job.inputs.asked.erasing):
-        cells = job.config.evaluation.folds * len(job.census.classes)
-        more = replace(plan, memory=plan.base + 3 * summary_bytes(cells, job.dataset.n_features, cells))
-        passes = [*again, *(replace(one, name="probe") for one in again * len(erasing))]
-        plan = plan.after(more, records.ERASURE, "fewer evaluation.folds", passes)
+    if again and job.inputs.asked.erasing:
+        sizes = fold_sizes(job.census.sizes, job.config.evaluation.folds)
+        more = replace(plan, memory=plan.base + 3 * summary_bytes(sizes.size, job.dataset.n_features, sizes.size))
+        parts = PartSizes(counts=sizes[None], held_out=tuple(range(sizes.shape[1])))
+        shared = shares_reduction(job, parts, merged=job.dataset.widening is None)
+        probing = [replace(one, name="probe") for one in again * (not shares_projection(job, shared))]
+        plan = plan.after(more, records.ERASURE, "fewer evaluation.folds", again * (not shared) + probing)
     return replace(plan, note=note_ahead(job.config, job.dataset))
 
 

@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.passes.census import Census
 from mmpca_dist.passes.folds import Folds
 from mmpca_dist.passes.rows import Rows
-from mmpca_dist.statistics.from_rows import merge_results, read_moments
+from mmpca_dist.statistics.costs import use_pooled
+from mmpca_dist.statistics.from_rows import take_moments
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.outer_products import add_outer_products, class_blocks
 from mmpca_dist.statistics.precision import DOUBLE
@@ -24,14 +26,16 @@ from mmpca_dist.tables.batch import Batch
 def class_fold_moments(rows: Rows, folds: Folds, *, precision: str) -> list[ClassMoments]:
     """Return the class moments of each fold, from one pass over the rows.
 
-    They are C F d^2 doubles for F folds, and so is what a task leaves. Raises InputError for rows that are not finite.
+    They are C F d^2 doubles for F folds, and so is what a task leaves; where that is too large, scatters are pooled
+    over the classes. Raises InputError for rows that are not finite.
     """
-    classes = rows.census.classes
-    keyed = replace(rows, dataset=rows.dataset.keyed(partial(_fold_and_class, folds=folds, classes=classes)))
-    keys = np.arange(folds.n_folds * len(classes))
-    task = partial(read_moments, classes=keys, precision=precision)
-    moments, _ = keyed.pass_over(task, merge_results, "folds", kept=False)
-    return moments_of_parts(replace(moments, widening=rows.dataset.widening), classes, folds.n_folds)
+    classes, n_folds = rows.census.classes, folds.n_folds
+    cells = Census(np.arange(n_folds * len(classes)), np.tile(rows.census.sizes // n_folds, n_folds), ())
+    keyed = rows.dataset.keyed(partial(_fold_and_class, folds=folds, classes=classes))
+    is_pooled = use_pooled(len(cells.classes), rows.dataset.n_features)
+    weights = np.repeat(np.eye(n_folds), len(classes), axis=1) if is_pooled else None
+    moments, _ = take_moments(replace(rows, dataset=keyed, census=cells), precision=precision, weights=weights)
+    return moments_of_parts(moments, classes, n_folds)
 
 
 def _fold_and_class(batch: Batch, folds: Folds, classes: NDArray) -> NDArray[np.intp]:

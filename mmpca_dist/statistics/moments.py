@@ -6,7 +6,6 @@ Source: Chan, Golub & LeVeque 1983, "Algorithms for computing the sample varianc
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +23,6 @@ from mmpca_dist.tables.labels import unite
 
 ROUNDING = 4 * float(np.finfo(np.float64).eps)
 """Of the largest weight of a class, for each scatter that is stored."""
-
-
-class Moments(Protocol):
-    """Moments from which those of classes follow: of classes, or of cells."""
-
-    def by_class(self) -> ClassMoments:
-        """Return the moments of the classes."""
 
 
 @storable
@@ -158,10 +150,6 @@ class ClassMoments:
                 "m-pca0 needs moments of all rows from one pass. Take the moments of all rows at once."
             )
         return np.asarray(mix)
-
-    def by_class(self) -> ClassMoments:
-        """Return these moments, as cell moments return those of their classes."""
-        return self
 
     def merge(self, other: ClassMoments) -> ClassMoments:
         """Return the moments of both sets of rows together; exact.

@@ -25,7 +25,7 @@ from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.target_sums import TargetSums
 from mmpca_dist.statistics.working_statistics import ColumnSums, RowSpaceStatistics, Statistics, without_noise
 from mmpca_dist.tables.batch import Batch, dense
-from mmpca_dist.tables.readers.memory import given, rows_in_memory, with_targets
+from mmpca_dist.tables.readers.memory import given, rows_in_memory, weighted, with_targets
 from mmpca_dist.tables.roles import LABEL
 from mmpca_dist.tables.spans import make_spans
 
@@ -148,6 +148,7 @@ def in_row_space(statistics: RowSpaceStatistics, rows: Rows) -> Rows:
         coordinates = np.hstack([X @ statistics.basis, np.zeros((len(X), 1))])
     within, has_targets = rows_in_memory(coordinates, uri=rows.dataset.uri), bool(rows.dataset.targets)
     within = with_targets(within, batch.targets) if has_targets else given(within, LABEL, batch.label, "y")
+    within = within if batch.weight is None else weighted(within, batch.weight)
     scheduler = rows.scheduler if isinstance(rows.scheduler, Threads) else Threads()
     return replace(rows, dataset=within, spans=make_spans(within), scheduler=scheduler, checkpoint=None)
 

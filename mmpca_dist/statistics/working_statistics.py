@@ -22,7 +22,7 @@ from mmpca_dist.statistics.adjustment import Adjustment, lost_columns, make_cons
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.class_weights import ClassWeight, class_factors
 from mmpca_dist.statistics.column_units import ROUNDING, standard_deviations, weighted_mean
-from mmpca_dist.statistics.moments import ClassMoments, Moments
+from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pair_scatter import PairScatter
 from mmpca_dist.statistics.precision import refuse_vanished, work_type
 from mmpca_dist.statistics.widening import effective_precision
@@ -48,6 +48,7 @@ class _WorkingStatistics(ABC):
     pairs: Mapping[Any, PairScatter] = field(default_factory=dict)
     # fits by sweeps, by need and number of components as asked for
     fits: Mapping[tuple[Any, int], Any] = field(default_factory=dict)
+    shrinkages: Mapping[Any, float] = field(default_factory=dict)  # those that rows held out choose, by scatter
     adjustment: Adjustment | None = None  # how widened rows come to the columns; None of rows that are not widened
     subtracted: float = 0.0  # squares of what it subtracts, in working units: their rounding errors are in the scatters
 
@@ -285,7 +286,7 @@ def without_noise(moments: ClassMoments, unit: float, mixed: bool = False) -> Cl
 
 
 def tall_statistics(
-    moments: Moments,
+    moments: ClassMoments,
     medians: Mapping[str, NDArray[np.float64]] | None = None,
     *,
     precision: str,
@@ -293,8 +294,7 @@ def tall_statistics(
     class_weight: ClassWeight = None,
 ) -> ColumnStatistics:
     """Return statistics whose working coordinates are the columns."""
-    moments = unadjusted = moments.by_class()
-    precision = effective_precision(precision, moments.widening)
+    unadjusted, precision = moments, effective_precision(precision, moments.widening)
     if class_weight is not None:
         moments = moments.reweighted(class_factors(class_weight, moments.classes, moments.counts))
     adjustment, subtracted = None, np.zeros(1)

@@ -35,7 +35,12 @@ MISTAKES = [
     ("n_components", ["auto"], "(found ['auto'])."),
     ("methods", "m-pca", "unknown method 'm-pca'; there are pca, m-pca0"),
     ("methods", [1], "a method is a name, or a mapping such as {name: ridge, alpha: 10} (found 1)"),
-    ("methods", [{"name": "fisher", "shrinkage": 2}], "fisher: shrinkage must be a number from 0 to 1, such as 'shri"),
+    (
+        "methods",
+        [{"name": "fisher", "shrinkage": 2}],
+        "shrinkage=2.0 must be a number of at least 0 and at most 1, or 'auto'",
+    ),
+    ("methods", [{"name": "ridge", "alpha": -1}], "ridge: alpha must be a number of at least 0, such as 'alpha: 0.1'"),
     ("precision", "singel", "must be single or double, such as 'precision: double' (found 'singel'). Did you mean"),
     ("standardize", "perhaps", "standardize must be true or false"),
     ("compute.memory_limit", "2 gigs", "must be a size, or a number of bytes, such as 'memory_limit: 4GiB'"),

@@ -10,7 +10,7 @@ from mmpca_dist import ConceptEraser, open_dataset, run
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.splits import fold_splits
-from mmpca_dist.jobs.records import ERASURE, SOLVE
+from mmpca_dist.jobs.records import ERASURE, PROJECT, REDUCE, SOLVE
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Threads
 from mmpca_dist.results.run_result import run_result
@@ -64,6 +64,18 @@ def test_probes_are_right_as_often_as_those_fitted_to_erased_rows(folds, tmp_pat
     assert abs(right["before"] * 1500 - fitted_probes(uri, X, y, folds, erase=False)) <= 2
     assert right["before"] > 0.9 and right["largest"] == pytest.approx(0.25, abs=0.01)
     assert right["after"] > 0.25 + 3 * np.sqrt(0.25 * 0.75 / 1500), "new rows keep what 600 rows did not show"
+
+
+def test_probes_share_the_passes_of_the_run(tmp_path):
+    """Bits do not depend on who makes the passes; medians are of all rows, so that the reduction is not of folds."""
+    uri = str(tmp_path / "rows.parquet")
+    table(uri, 900, 12)
+    shared = run(settings(tmp_path / "shared", uri))
+    alone = run(settings(tmp_path / "alone", uri, methods=["m-pca1b", "erase"], project={"methods": []}))
+    assert shared[REDUCE]["passes"] == ["moments"] and shared[ERASURE]["passes"] == []
+    assert "folds/held-out.npz" in shared[PROJECT]["outputs"]
+    assert alone[ERASURE]["passes"] == ["moments", "score"]
+    assert shared[ERASURE]["right"] == alone[ERASURE]["right"]
 
 
 def test_more_rows_leave_less(tmp_path):

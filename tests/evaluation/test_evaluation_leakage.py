@@ -68,6 +68,10 @@ def fitted_and_errors(config):
     return fitted.found, by_cell(records)
 
 
+BY_FOLDS = {"name": "fisher", "shrinkage": "auto", "label": "by-folds"}
+"""The shrinkage that rows choose which train."""
+
+
 def changed(X, y, chosen=PARTS == "b"):
     """Return rows and labels of which the chosen ones are others altogether."""
     rng, X, y = np.random.default_rng(1), X.copy(), y.copy()
@@ -113,7 +117,7 @@ def test_moments_that_are_merged(held_out, standardize, monkeypatch, tmp_path):
     monkeypatch.setattr(evaluation_scores, "route", lambda *_: (True, False))
     X, y = labelled(60, 6, 3, seed=7, separation=0.5)
     methods = [name for name in EVALUATED if not METHODS[name].reducer(None, METHODS[name].options()).needs().swept]
-    kinds = assert_blind(tmp_path, X, y, held_out=held_out, standardize=standardize, methods=methods)
+    kinds = assert_blind(tmp_path, X, y, held_out=held_out, standardize=standardize, methods=[*methods, BY_FOLDS])
     assert {"medians", "neighbours", "from moments"} <= kinds
 
 
@@ -121,7 +125,7 @@ def test_moments_that_are_merged(held_out, standardize, monkeypatch, tmp_path):
 def test_rows_in_memory(d, standardize, tmp_path):
     """More rows than columns, and fewer."""
     X, y = labelled(60, d, 3, seed=7, separation=0.5)
-    assert_blind(tmp_path, X, y, standardize=standardize, methods=EVALUATED)
+    assert_blind(tmp_path, X, y, standardize=standardize, methods=[*EVALUATED, BY_FOLDS])
 
 
 @pytest.mark.parametrize("merging", [True, False])
@@ -157,8 +161,8 @@ def test_a_value_that_trains_changes_everything(merging, monkeypatch, tmp_path):
     assert {"moments", "mean", "scale", "pairs", "directions", "from rows"} <= set(fitted)
     assert merging or "fits" in fitted
     same = {kind for kind in fitted if fitted[kind] == others[kind]}
-    # There are no medians, gaps and weights of classes.
-    assert same <= {"medians", "precision", "adjustment", "subtracted", "class_weight"}
+    # There are no medians, gaps, weights of classes, and shrinkages that rows choose.
+    assert same <= {"medians", "precision", "adjustment", "subtracted", "class_weight", "shrinkages"}
 
 
 @pytest.mark.e2e

@@ -46,6 +46,8 @@ KINDS = {
     "in passes": {"solver": {"kind": "krylov", "passes": 3, "tolerance": 0}, "methods": ["pca", "m-pca0", "m-pca2"]},
     "belonging": {"belonging": {"alpha": 0.05}, "methods": ["pca", "m-pca2"]},
     "belonging of moments": {"belonging": {"alpha": 0.05}, "methods": ["pca", "fisher"]},
+    "erased by folds": {"methods": ["pca", {"name": "erase", "shrinkage": "auto"}]},
+    "shrunk by folds": {"methods": ["pca", {"name": "fisher", "shrinkage": "auto"}]},
     "standardized": {"standardize": True, "methods": ["m-pca1b", "m-pca2"], "project": {"format": ["zarr", "parquet"]}},
 }
 

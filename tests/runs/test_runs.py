@@ -268,6 +268,8 @@ def test_the_plan_of_little_data_reads_no_rows_and_no_plan_writes_anything(tmp_p
     plan = preview(make_config(tmp_path / "out"))
     of_probes = ["erasure: moments", "erasure: probe"]
     assert [p.name for p in plan.passes] == [*of_probes, "moments", *["sweep"] * 8, "project"]
+    shared = preview(make_config(tmp_path / "out", methods=["pca", "erase"]))
+    assert [p.name for p in shared.passes] == ["moments", "project"], "probes take their passes"
     assert not (tmp_path / "out").exists()
 
 

@@ -183,6 +183,7 @@ def _moments_suffice(rows: Rows, n_folds: int, needs: Needs, whole: Statistics) 
 
 
 def _from_moments(rows: Rows, n_folds: int, whole: Statistics) -> Iterator[Statistics]:
+    rows = replace(rows, checkpoint=None)
     parts = class_fold_moments(widened_by_targets(rows), folds_of(rows, n_folds), precision=whole.precision)
     for moments in training_moments(parts):
         yield tall_statistics(moments, None, precision=whole.precision, standardize=whole.scale is not None)

@@ -21,6 +21,7 @@ from mmpca_dist.methods.base.belongs import TellsBelonging
 from mmpca_dist.methods.base.fit_progress import TellsProgress
 from mmpca_dist.methods.base.given_rows import TakesRows
 from mmpca_dist.methods.base.shares import TellsShares
+from mmpca_dist.methods.base.shrinkage import Moments, statistics_of_parts
 from mmpca_dist.methods.base.solution import IMPRECISE, Solution
 from mmpca_dist.methods.base.statistics_for import statistics_for
 from mmpca_dist.methods.base.traits import Fitted, Option, Traits, check_choice, check_options
@@ -29,8 +30,8 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.from_rows import moments_of
-from mmpca_dist.statistics.moments import ClassMoments, Moments, merge_classes
-from mmpca_dist.statistics.working_statistics import ColumnStatistics, Statistics, tall_statistics
+from mmpca_dist.statistics.moments import ClassMoments, merge_classes
+from mmpca_dist.statistics.working_statistics import ColumnStatistics, Statistics
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.foreign import asked_by
 
@@ -211,9 +212,9 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, 
             return "the median of two sets of rows does not follow from their medians, so they must be fitted at once"
         if needs.searches:
             return "rows that come may be nearer than those found, so all rows must be fitted at once"
-        if needs.swept:
-            return "the fit passes over its rows several times, so all rows must be fitted at once"
-        return None
+        shrunk = "rows that are held out choose the shrinkage, so all rows must be fitted at once"
+        swept = "the fit passes over its rows several times, so all rows must be fitted at once"
+        return swept if needs.swept else shrunk if needs.shrinkages else None
 
     @property
     def serves_targets(self) -> bool:
@@ -227,19 +228,17 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, 
 
     @classmethod
     def from_moments(cls, moments: Moments, n_components: float | None = None, **parameters: Any) -> Self:
-        """Return the reducer that follows from stored class moments, with no look at the rows."""
+        """Return the reducer that follows from class moments, of all rows or of folds, with no look at the rows."""
         return cls(n_components=n_components, **parameters).fit_moments(moments)
 
     def fit_moments(
         self, moments: Moments, medians: Mapping[str, NDArray] | None = None, at_most: bool = False
     ) -> Self:
-        """Solve from class moments, and medians by pairing; ``at_most`` as in ``fit_statistics``."""
+        """Solve from class moments, of all rows or of folds, and medians by pairing; ``at_most`` as for statistics."""
         self.check_parameters()
-        statistics = tall_statistics(
-            moments, medians, precision=self.precision, standardize=self.standardize, class_weight=self.class_weight
-        )
-        if not hasattr(self, "n_features_in_"):
-            self.n_features_in_ = statistics.n_features
+        options = {"precision": self.precision, "standardize": self.standardize, "class_weight": self.class_weight}
+        statistics = statistics_of_parts(moments, self.needs().shrinkages, medians, **options)
+        self.n_features_in_ = getattr(self, "n_features_in_", statistics.n_features)
         return self.fit_statistics(statistics, at_most)
 
     def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
@@ -255,7 +254,7 @@ class MomentReducer(TakesRows, ProjectsInMemory, TellsBelonging, TellsProgress, 
                     f"{name} needs the whole scatter, and these statistics know the leading part of it only."
                 )
         with single_blas_thread():
-            solution = self._solve(statistics)
+            solution = self._solve(statistics).telling(statistics.shrinkages, self.needs().shrinkages)
         if not at_most or not len(solution.eigenvalues):
             self._refuse_too_few(solution, statistics)
         if self.share is not None and not self.keeps_all:

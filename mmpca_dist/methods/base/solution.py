@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,11 @@ class Solution:
     limit: str  # what bounds the number of components, in words
     # what is proved of components from a solver in passes, and measured of the search behind them (M-PCA2)
     certificate: dict[str, Any] | None = None
+
+    def telling(self, shrinkages: Mapping[Any, float], names: Sequence[Any]) -> Solution:
+        """Return the same, with the shrinkage that rows held out chose for the one name, where there is one."""
+        told = {**(self.certificate or {}), "shrinkage": shrinkages[names[0]]} if names else self.certificate
+        return replace(self, certificate=told)
 
     @classmethod
     def of_pairs(

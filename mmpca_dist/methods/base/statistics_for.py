@@ -6,20 +6,25 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.eigen.block_passes import statistics_in_passes
 from mmpca_dist.eigen.needs import Needs
 from mmpca_dist.eigen.options import SolverOptions, choose_solver
 from mmpca_dist.errors import InputError
+from mmpca_dist.methods.base.shrinkage import FOLDS, statistics_of_parts, with_shrinkages
 from mmpca_dist.neighbors.options import Search, fits_memory
+from mmpca_dist.passes.folds import folds_of
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.scratch import Scratch, open_scratch
 from mmpca_dist.passes.sweeps import Sweeper, SweptNeed, states_fit_memory
 from mmpca_dist.statistics.class_weights import ClassWeight, weighted_by_class
+from mmpca_dist.statistics.fold_moments import class_fold_moments
 from mmpca_dist.statistics.from_rows import gather_statistics
 from mmpca_dist.statistics.medians import column_medians
-from mmpca_dist.statistics.row_space import row_space_statistics
+from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.row_space import in_row_space, row_space_statistics
 from mmpca_dist.statistics.widened_rows import adjusted_rows, adjustment_from_pass
 from mmpca_dist.statistics.widening import effective_precision
 from mmpca_dist.statistics.working_statistics import Statistics
@@ -93,18 +98,23 @@ def class_statistics(
     if choice.in_passes and rows.dataset.targets:
         raise no_scatter(rows.dataset)
     if choice.kind == "dense":
-        tall = gather_statistics(
-            rows, precision=precision, pairings=needs.medians, standardize=standardize,
-            weightings=needs.scatters, class_weight=class_weight,
-        )  # fmt: skip
+        parts, chosen = _parts(rows, needs, precision), needs.shrinkages
+        options: Any = {"precision": precision, "standardize": standardize, "class_weight": class_weight}
+        if parts and not (needs.medians or parts[0].pooled):
+            tall = statistics_of_parts(parts, chosen, **options)
+        else:
+            tall = gather_statistics(rows, pairings=needs.medians, weightings=needs.scatters, **options)
+            tall = with_shrinkages(tall, parts, chosen)
         if tall.adjustment is None:
             return tall
         return tall.with_medians(column_medians(rows, tall.adjustment, needs.medians))
     rows = weighted_by_class(rows, class_weight)
     if choice.kind == "dual":
-        return row_space_statistics(
+        wide = row_space_statistics(
             rows, pairings=needs.medians, standardize=standardize, columns=needs.columns, weightings=needs.scatters
         )
+        within = in_row_space(wide, adjusted_rows(rows, wide.adjustment)) if needs.shrinkages else rows
+        return with_shrinkages(wide, _parts(within, needs, "double"), needs.shrinkages)
     adjustment, precision = adjustment_from_pass(rows), effective_precision(precision, rows.dataset.widening)
     statistics = statistics_in_passes(
         # Dense rows are adjusted as they are read, sparse ones never: the solver adjusts its vectors.
@@ -112,6 +122,14 @@ def class_statistics(
         precision=precision, standardize=standardize, adjustment=adjustment,
     )  # fmt: skip
     return replace(statistics, adjustment=adjustment)
+
+
+def _parts(rows: Rows, needs: Needs, precision: str) -> list[ClassMoments]:
+    """Return the moments of folds of the rows, where these choose a shrinkage."""
+    if not needs.shrinkages:
+        return []
+    folds = folds_of(rows, min(FOLDS, rows.dataset.n_rows))
+    return class_fold_moments(rows.keeping_apart("folds"), folds, precision=precision)
 
 
 def with_nearest_pairs(
