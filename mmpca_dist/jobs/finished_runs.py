@@ -83,7 +83,7 @@ def statistics_of(run: RunDirectory, as_asked: bool = False) -> Statistics:
     """Return the statistics that a run keeps of its rows, in their own units or, ``as_asked``, standardised."""
     record, table = finished(run, records.REDUCE), counted(run)
     config = run.config.model_copy(update={"standardize": table.record["standardize"]})
-    return load_statistics(run, record, table.classes, config, as_asked)
+    return load_statistics(run, record, config, as_asked)
 
 
 def open_projected(folder: str, method: str, suffix: str) -> Source:

@@ -237,8 +237,8 @@ CHUNKS = [
     ("solve", "mine/model/m-pca0.zarr/components_/c/0/0", "model/pca.zarr/components_/c/0/0"),
     ("solve", "other/model/pca.zarr/eigenvalues_/c/0", "model/pca.zarr/eigenvalues_/c/0"),
     ("solve", "other/model/pca.zarr", "model/pca.zarr"),
-    ("reduce", "mine/statistics.zarr/scatters/c/1/0/0", "statistics.zarr/scatters/c/0/0/0"),
-    ("reduce", "other/statistics.zarr/means/c/0/0", "statistics.zarr/means/c/0/0"),
+    ("reduce", "mine/statistics.zarr/moments.scatters/c/1/0/0", "statistics.zarr/moments.scatters/c/0/0/0"),
+    ("reduce", "other/statistics.zarr/moments.means/c/0/0", "statistics.zarr/moments.means/c/0/0"),
 ]
 
 
