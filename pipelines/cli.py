@@ -15,7 +15,7 @@ os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "60")
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,9 +25,23 @@ from mmpca_dist.errors import ConfigError, InputError, did_you_mean
 from . import ALARM
 from . import console as shown
 from .console import console, print_json, print_text
-from .options import config_options, json_option, label_options, load, prefect_option, quick_prefect_option, verbosity
+from .options import (
+    RequestCommand,
+    config_options,
+    json_option,
+    label_options,
+    load,
+    prefect_option,
+    quick_prefect_option,
+    verbosity,
+)
 from .session import GOES_ON, STARTS_AGAIN, session
 from .table_commands import check, ingest
+
+if TYPE_CHECKING:
+    from mmpca_dist.configuration.requests import MonitorConfig, RefreshConfig, TransformConfig
+
+REQUESTS = "mmpca_dist.configuration.requests"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True})
@@ -281,17 +295,11 @@ def clean(folder: str) -> None:
         print_text(console, str(cleaned))
 
 
-@cli.command(short_help="Project new rows with the model of a run.")
-@click.argument("output")
-@click.argument("dataset")
-@click.argument("destination")
-@click.option("--method", "methods", multiple=True, help="Only this method; may be repeated.")
-@click.option("--features", help="Array or column of the rows; by default as for the run.")
-@label_options("Array, column or .npy file of the labels, which are carried along; there need be none.")
-@click.option("--quote-formulas", is_flag=True, help="Write ' before text in CSV that spreadsheets would compute.")
+@cli.command(cls=RequestCommand, model=f"{REQUESTS}:TransformConfig", short_help="Project new rows with a run's model.")
+@label_options()
 @quick_prefect_option
 @verbosity
-def transform(prefect: bool, **options: Any) -> None:
+def transform(config: TransformConfig, prefect: bool) -> None:
     """Project the rows of DATASET into DESTINATION with the model in OUTPUT.
 
     DESTINATION is a new file that ends with .parquet, .csv, .arrow or .zarr, for all methods side by side, or a new
@@ -303,7 +311,6 @@ def transform(prefect: bool, **options: Any) -> None:
     """
     from mmpca_dist.runs import transform as rows
 
-    config = rows.TransformConfig(**options)
     with session(GOES_ON, prefect) as work:
         rows.check_transform(config, work.callback)
         to = config.destination
@@ -311,17 +318,14 @@ def transform(prefect: bool, **options: Any) -> None:
     print_text(console, said)
 
 
-@cli.command(short_help="Tell of new rows which do not belong to those of a run, and which classes moved.")
-@click.argument("run")
-@click.argument("dataset")
-@click.option("--output", help="Folder of scores and history; by default that of the run with -monitor.")
-@click.option("--method", help="By this method; by default the first of the run.")
-@click.option("--alpha", type=click.FloatRange(0, 1, True, True), help="Share of false alarms; by default the run's.")
-@click.option("--features", help="Array or column of the rows; by default as for the run.")
-@label_options("Array, column or .npy file of the labels; by default as for the run.")
+@cli.command(
+    cls=RequestCommand, model=f"{REQUESTS}:MonitorConfig",
+    short_help="Tell of new rows which do not belong to those of a run, and which classes moved.",
+)  # fmt: skip
+@label_options()
 @quick_prefect_option
 @verbosity
-def monitor(prefect: bool, **options: Any) -> None:
+def monitor(config: MonitorConfig, prefect: bool) -> None:
     """Compare the rows of DATASET with those of RUN, which keeps belonging.
 
     The exit code is 3 where a class moved or is new, or where more rows do not belong than alpha says.
@@ -330,10 +334,8 @@ def monitor(prefect: bool, **options: Any) -> None:
     Example:
       mmpca monitor runs/mine tonight.parquet
     """
-    from mmpca_dist.configuration.requests import MonitorConfig
     from mmpca_dist.runs import monitor as rows
 
-    config = MonitorConfig(**options)
     with session(GOES_ON, prefect) as work:
         said = work.done("monitor", config, lambda: rows.in_words(rows.monitor(config, [work.callback])))
     print_text(console, said)
@@ -341,16 +343,11 @@ def monitor(prefect: bool, **options: Any) -> None:
         sys.exit(ALARM)
 
 
-@cli.command(short_help="Extend a finished run by new rows.")
-@click.argument("run")
-@click.argument("new")
-@click.argument("output")
-@click.option("--features", help="Array or column of the new rows; by default as for the run.")
-@label_options("Array, column or .npy file of their labels; by default as for the run.")
-@click.option("--drift", type=click.Choice(["note", "refuse", "ignore"]), help="By default refresh.drift of the run.")
+@cli.command(cls=RequestCommand, model=f"{REQUESTS}:RefreshConfig", short_help="Extend a finished run by new rows.")
+@label_options()
 @prefect_option
 @verbosity
-def refresh(prefect: bool, **options: Any) -> None:
+def refresh(config: RefreshConfig, prefect: bool) -> None:
     """Extend the class moments of RUN by the rows of NEW, solve its methods again, and write a run to OUTPUT.
 
     NEW is a data set, or a folder of *.zarr, *.parquet, *.arrow, *.lance, *.h5ad and *.npz. Data sets that
@@ -360,10 +357,9 @@ def refresh(prefect: bool, **options: Any) -> None:
     Example:
       mmpca refresh runs/mine inbox runs/live
     """
-    from mmpca_dist.runs.refresh import RefreshConfig, check_refresh, in_words
+    from mmpca_dist.runs.refresh import check_refresh, in_words
     from mmpca_dist.runs.refresh import refresh as extend
 
-    config = RefreshConfig(**options)
     check_refresh(config)
     with session(GOES_ON, prefect) as work:
         words = work.done("refresh", config, lambda: in_words(config, extend(config, [work.callback])), config.output)

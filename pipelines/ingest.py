@@ -11,11 +11,11 @@ from .flows import Done, TaskChain, flow_of
 from .results import asset, publish_result, short
 
 if TYPE_CHECKING:
-    from .ingest_table import IngestConfig
+    from mmpca_dist.ingest.options import IngestConfig
 
 
 @flow_of(
-    "mmpca_pipelines.ingest_table:IngestConfig",
+    "mmpca_dist.ingest.options:IngestConfig",
     lambda config: f"{short(config.source)} into {short(config.destination)}",
 )
 def ingest_flow(config: IngestConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:

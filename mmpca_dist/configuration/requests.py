@@ -23,7 +23,7 @@ class TransformConfig(Section):
         [],
         values="labels of methods",
         example=["m-pca0"],
-        description="Some of the run's methods; all where none is named",
+        description="Only these of the run's methods",
     )
     features: str | None = setting(
         None, example="X", description="Array or column of the rows; by default that of the run"
@@ -34,7 +34,9 @@ class TransformConfig(Section):
         description="Array or column of the labels, or none; by default that of the run, y or label, if there is one",
     )
     quote_formulas: bool = setting(
-        False, example=True, description="As project.quote_formulas, which is that of the run by default"
+        False,
+        example=True,
+        description="Write ' before text in CSV that spreadsheets would compute, even if the run does not",
     )
 
 
@@ -48,7 +50,12 @@ class MonitorConfig(Section):
     )
     method: str | None = setting(None, example="pca", description="The method; by default the first of the run")
     alpha: float | None = setting(
-        None, gt=0, lt=1, values="a number between 0 and 1", example=0.05, description="By default that of the run"
+        None,
+        gt=0,
+        lt=1,
+        values="a number between 0 and 1",
+        example=0.05,
+        description="Share of false alarms; by default that of the run",
     )
     features: str | None = setting(
         None, example="X", description="Array or column of the rows; by default that of the run"
@@ -90,4 +97,8 @@ class RefreshConfig(Section):
     weight: str | None = setting(
         None, example="n", description="Array, column or .npy file of their weights; by default as for the run"
     )
-    drift: DriftAction | None = setting(None, example="refuse", description="By default refresh.drift of the run")
+    drift: DriftAction | None = setting(
+        None,
+        example="refuse",
+        description="What to do where a class moved or is new; by default refresh.drift of the run",
+    )

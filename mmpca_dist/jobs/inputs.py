@@ -19,6 +19,7 @@ from mmpca_dist.evaluation.column_splits import given_splits, group_splits, list
 from mmpca_dist.evaluation.splits import Splits, block_splits, fold_splits, share_splits
 from mmpca_dist.faults import Setting, asking, showing, who_asks
 from mmpca_dist.ingest.job import ingest
+from mmpca_dist.ingest.options import IngestConfig
 from mmpca_dist.jobs.cluster import refuse_misfit, refuse_private
 from mmpca_dist.jobs.directory import Identity, RunDirectory, folder_of
 from mmpca_dist.jobs.events import Callback
@@ -138,7 +139,7 @@ def readable_rows(
         callback.on_stage_start(CONVERT)
         storage.remove(record)
         progress = partial(callback.on_progress, CONVERT)
-        ingest(source, converted, progress=progress, note=callback.on_note, overwrite=True, **how)
+        ingest(IngestConfig(source=source, destination=converted, overwrite=True, **how), progress, callback.on_note)
         if storage.is_local(source) and storage.is_local(converted):  # a run resumes where this is made anew
             os.utime(converted, (0, written))
         storage.write_json(record, {"key": key, "source": source})

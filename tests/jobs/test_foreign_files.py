@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from helpers.ingested import check_ingest, ingest
 from helpers.runs import Recorder, through
 from helpers.stored_objects import objects, settings
 from helpers.tables import config_of
@@ -15,7 +16,6 @@ from helpers.tables import config_of
 from mmpca_dist import load_model, load_moments, run
 from mmpca_dist.errors import AccessError, DamageError, InputError, OutputError
 from mmpca_dist.ingest.destination import Destination
-from mmpca_dist.ingest.job import check_ingest, ingest
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.evaluate import evaluate
