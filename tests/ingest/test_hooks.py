@@ -15,7 +15,7 @@ from mmpca_dist.ingest.options import IngestConfig
 from mmpca_dist.stores.lease import held
 from mmpca_dist.stores.storage import names_in
 from mmpca_pipelines import flows
-from mmpca_pipelines.ingest import ingest_flow
+from mmpca_pipelines.entrypoints import ingest_flow
 
 ENDS = (Cancelled(), Crashed())
 

@@ -248,7 +248,7 @@ def test_a_flow_started_elsewhere_refuses_and_tells_who_watches(prefect_server, 
     """Not only the command line checks; a callback of one flow is not called by the next."""
     from prometheus_client import REGISTRY
 
-    from mmpca_pipelines.fit import fit_flow
+    from mmpca_pipelines.entrypoints import fit_flow
     from mmpca_pipelines.flows import REFUSED, ended
 
     heard = []

@@ -72,7 +72,7 @@ def test_the_page_on_operations_names_all_deployments():
 
 
 def test_the_scheduled_fit_is_the_quickstart():
-    parameters = deployments("prefect.yaml")["mmpca_pipelines.fit.fit_flow"]["parameters"]["config"]
+    parameters = deployments("prefect.yaml")["mmpca_pipelines.entrypoints.fit_flow"]["parameters"]["config"]
     assert parse_config(parameters, "the deployment") == parse_config(conf("quickstart.yaml"), "the file")
 
 
