@@ -15,6 +15,7 @@ os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "60")
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
 
 from dataclasses import asdict
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -40,6 +41,7 @@ from .table_commands import check, ingest
 
 if TYPE_CHECKING:
     from mmpca_dist.configuration.requests import MonitorConfig, RefreshConfig, TransformConfig
+    from mmpca_dist.configuration.schema import Purpose
 
 REQUESTS = "mmpca_dist.configuration.requests"
 
@@ -84,13 +86,17 @@ def run(prefect: bool, **options: Any) -> None:
       mmpca run table.csv --label species
       mmpca run my.yaml --output runs/second --set 'n_components=[4,8]'
     """
+    _carry_out("run", "fit", "mmpca_dist.runs.fit:run", prefect, options)
+
+
+def _carry_out(purpose: Purpose, flow: str, function: str, prefect: bool, options: dict[str, Any]) -> None:
+    """Do the work of a configuration, by a flow or a function, and print what came out."""
     with session(GOES_ON, prefect) as work:
         loaded = load(**options)
         from mmpca_dist.results.evaluation_result import result_in
-        from mmpca_dist.runs import fit as stages
 
-        folder = work.opened(loaded, "run")
-        work.done("fit", loaded, lambda: stages.run(loaded, [work.callback]), folder)
+        folder = work.opened(loaded, purpose)
+        work.done(flow, loaded, lambda: resolve_name(function)(loaded, [work.callback]), folder)
     shown.print_result(result_in(folder), work.callback.notes)
 
 
@@ -134,14 +140,7 @@ def evaluate(prefect: bool, **options: Any) -> None:
       mmpca evaluate conf/evaluate.yaml
       mmpca evaluate my.yaml --output runs/compared --set evaluation.folds=10
     """
-    with session(GOES_ON, prefect) as work:
-        loaded = load(**options)
-        from mmpca_dist.results.evaluation_result import result_in
-        from mmpca_dist.runs import evaluate as evaluating
-
-        folder = work.opened(loaded, "evaluation")
-        work.done("evaluate", loaded, lambda: evaluating.evaluate(loaded, [work.callback]), folder)
-    shown.print_result(result_in(folder), work.callback.notes)
+    _carry_out("evaluation", "evaluate", "mmpca_dist.runs.evaluate:evaluate", prefect, options)
 
 
 @cli.command(short_help="List the classifiers of evaluations.")

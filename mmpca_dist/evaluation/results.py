@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from mmpca_dist.evaluation.comparisons import CorrectedTest, SignTest
 from mmpca_dist.evaluation.component_rule import alike, lowest
@@ -120,21 +120,18 @@ class Evaluation:
         return [] if self.published is None else side_by_side(self.cells.values(), published_cells(self.published))
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Which cell has the lowest mean error, and how it compares."""
+class Verdict(NamedTuple):
+    """The cell with the lowest mean error, others with the same, its rival, and tests of the best less the rival.
+
+    Among equal means the best has the fewest components, then comes first. Its rival is the lowest mean of the
+    reference's cells or, where the reference is best, of all others'.
+    """
 
     best: Cell
-    """The cell with the lowest mean; among equal means the one with the fewest components, then the first."""
     tied: list[Cell]
-    """The others with the same mean."""
     rival: Cell | None
-    """The lowest mean of the reference's cells; where the reference is best, the lowest mean of all others'."""
     test: SignTest | None
-    """Whether the best errs less than the rival; None without one."""
     t_test: CorrectedTest | None
-    """Whether they differ beyond these splits: the best less the rival, with Holm's correction for all tests against
-    the reference and for this one."""
 
 
 def verdict(evaluation: Evaluation) -> Verdict:
@@ -144,12 +141,11 @@ def verdict(evaluation: Evaluation) -> Verdict:
     of_reference = best.method != evaluation.reference
     rivals = [cell for cell in cells if (cell.method == evaluation.reference) == of_reference]
     rival = lowest(rivals) if rivals else None
+    tied = [cell for cell in cells if cell is not best and alike(cell, best)]
+    if rival is None:
+        return Verdict(best, tied, None, None, None)
     return Verdict(
-        best=best,
-        tied=[cell for cell in cells if cell is not best and alike(cell, best)],
-        rival=rival,
-        test=evaluation.table.sign_test(best.key, rival.key) if rival else None,
-        t_test=difference_of(evaluation, best, rival) if rival else None,
+        best, tied, rival, evaluation.table.sign_test(best.key, rival.key), difference_of(evaluation, best, rival)
     )
 
 

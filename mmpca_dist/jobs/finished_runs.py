@@ -233,7 +233,7 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
     with reading_own(run.path(group), AGAIN):
         values = arrays | record["scalars"]
         fit |= {name: values[name] for name in (*BY_COMPONENT, *reducer.traits.stored, "mean_")}
-    fit |= {"n_features_in_": len(fit["mean_"]), "_belonging": partial(load_belonging, run, method, table.classes)}
+    fit |= {"n_features_in_": len(fit["mean_"]), "_belonging": partial(load_belonging, run, method)}
     if "slopes" in arrays:
         fit["covariates_"] = table.covariates
         fit["adjustment_"] = Adjustment.of_slopes(arrays["slopes"], arrays["centre"])

@@ -45,7 +45,8 @@ def parts(evaluation: Evaluation, result: EvaluationResult | None = None) -> lis
 def render_evaluation(evaluation: Evaluation, parts: Sequence[PagePart]) -> str:
     """Return the report of an evaluation as one HTML document."""
     return page(
-        "Evaluation", evaluation, parts, {"method": len(evaluation.methods), "split": evaluation.n_splits},
+        "Evaluation", evaluation.dataset, parts, {"method": len(evaluation.methods), "split": evaluation.n_splits},
+        notes=evaluation.notes, stages=evaluation.stages, config=evaluation.config_yaml, libraries=evaluation.versions,
         opens_classes=False, dask_page="\n  performance_report: true\n" in evaluation.config_yaml,
     )  # fmt: skip
 

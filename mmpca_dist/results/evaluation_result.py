@@ -180,7 +180,7 @@ def published_words(evaluation: Evaluation) -> str:
     undecided = f", and {all_means.open} more may be, as published ones are rounded" if all_means.open else ""
     return (
         f"{opening}Of the {all_means.compared} means{about}, {all_means.within} "
-        f"({written('share', all_means.share)}) are within two "
+        f"({written('share', all_means.within / all_means.compared)}) are within two "
         f"combined standard errors{undecided}. {len(missed)} of all {len(evaluation.compared)} cells miss "
         f"by more, {unknown} of them for no reason that was measured on this data set. Published figures are rounded "
         "to a tenth of a percent."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -29,7 +30,7 @@ from mmpca_dist.jobs import records
 from mmpca_dist.jobs.finished_runs import load_model, solved_methods
 from mmpca_dist.jobs.job import Job
 from mmpca_dist.jobs.stored_arrays import load_value, save_value
-from mmpca_dist.jobs.stored_belonging import COUNTS, FOLDS, HELD_OUT, WHOLE, load_scorers, save_scorers
+from mmpca_dist.jobs.stored_belonging import COUNTS, FOLDS, HELD_OUT, WHOLE
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.runs.evaluation_scores import evaluation_request, in_folds
@@ -75,7 +76,7 @@ class FoldScoring:
         pooled = scatters_of_parts(parts, rows.dataset.n_features, request.needs.scatters) < parts.counts[0].size
         folds = moments_by_fold(rows, parts, precision=request.precision, pooled=pooled)
         scorers = self._scorers(rows, parts, ((one, None) for one in folds.statistics(request)))
-        output = save_scorers(self.job.run, FOLDS, scorers, parts.classes)
+        output = save_value(self.job.run, FOLDS, scorers)
         whole = functools.reduce(lambda left, right: left.merge(right), folds.parts)
         return tall_statistics(whole, {}, precision=request.precision, class_weight=request.class_weight), output
 
@@ -110,7 +111,7 @@ class FoldScoring:
         return {
             "limits": {m: {n: one.limit(self.section.alpha) for n, one in own.items()} for m, own in counts.items()},
             "notes": notes,
-            "outputs": [save_scorers(job.run, WHOLE, whole, parts.classes), save_value(job.run, COUNTS, counts)],
+            "outputs": [save_value(job.run, WHOLE, whole), save_value(job.run, COUNTS, counts)],
         }
 
     def _scorers(self, rows: Rows, parts: Splits, training: Iterator[Trained]) -> list[RowScorer]:
@@ -119,7 +120,7 @@ class FoldScoring:
         return scorers_of(rows, parts, self.request, training, meter, sizes, self.section.shrinkage)
 
     def _load(self) -> list[RowScorer]:
-        return load_scorers(self.job.run, self.job.results.of(records.REDUCE), FOLDS, self.splits.classes)
+        return cast(list[RowScorer], load_value(self.job.run, self.job.results.of(records.REDUCE), FOLDS))
 
     def _whole(self, statistics: Statistics) -> FoldModels:
         """Return the models of a run as what was fitted to all rows."""

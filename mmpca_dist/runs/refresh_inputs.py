@@ -227,7 +227,7 @@ def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[
             "it anew over all rows."
         )
     pooled, weighted = "moments.weights" in arrays, config.class_weight is not None
-    reasons_by_label = {method.label: _reason(method.needs, pooled, weighted) for method in config.methods}
+    reasons_by_label = {method.label: unmergeable_reason(method.needs, pooled, weighted) for method in config.methods}
     left_out = {label: reason for label, reason in reasons_by_label.items() if reason is not None}
     methods = [method for method in config.methods if method.label not in left_out]
     if not methods:
@@ -244,7 +244,7 @@ def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[
     return config.model_copy(update=changes), left_out
 
 
-def _reason(needs: Needs, pooled: bool, weighted: bool) -> str | None:
+def unmergeable_reason(needs: Needs, pooled: bool, weighted: bool) -> str | None:
     """Return why new rows cannot extend a method exactly; None where they can."""
     if needs.medians:
         return "the median of two sets of rows does not follow from their medians"
