@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
@@ -18,7 +18,6 @@ from mmpca_dist.errors import ConfigError, InputError
 from .console import ConsoleCallback, console, print_text
 
 if TYPE_CHECKING:  # reading it takes a second, and `mmpca --help` needs none of it
-    from pydantic import BaseModel
     from pydantic.fields import FieldInfo
 
     from mmpca_dist.configuration.schema import RunConfig
@@ -154,21 +153,16 @@ def chosen_yaml(checked: TableCheck) -> str:
 
 
 class RequestCommand(click.Command):
-    """A command that is called with a model, whose fields are its arguments and options; these are read when needed."""
+    """A command called with a model, such as ``module:Model``, whose fields are its arguments and options."""
 
     def __init__(self, *args: Any, model: str, **more: Any) -> None:
         super().__init__(*args, **more)
-        self.own, self._model = self.params, model
-
-    @cached_property
-    def model(self) -> type[BaseModel]:
-        """The model by its name, such as ``module:Model``."""
-        return resolve_name(self._model)
+        self.own, self.model = self.params, model
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the fields in their order, as the command itself declares them or by their type; then its others."""
+        """Return the fields, read only now, as the command declares them or by their type; then its other options."""
         if self.params is self.own:
-            fields, made = self.model.model_fields, []
+            fields, made = resolve_name(self.model).model_fields, []
             for name, field in fields.items():
                 declared = [each for each in self.own if each.name == name] or [_parameter(name, field)]
                 for each in declared:
@@ -182,8 +176,9 @@ class RequestCommand(click.Command):
         """Call the function with the model that the arguments and options make."""
         from mmpca_dist.configuration.parsing import parse_model
 
-        given = {name: ctx.params.pop(name) for name in self.model.model_fields}
-        ctx.params["config"] = parse_model(self.model, given, "The options")
+        model = resolve_name(self.model)
+        given = {name: ctx.params.pop(name) for name in model.model_fields}
+        ctx.params["config"] = parse_model(model, given, "The options")
         return super().invoke(ctx)
 
 

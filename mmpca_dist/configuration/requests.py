@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator
-
-from mmpca_dist.settings import Section, as_list, setting
+from mmpca_dist.settings import ColumnNames, Section, setting
 
 
 class TransformConfig(Section):
@@ -19,7 +17,7 @@ class TransformConfig(Section):
         description="New file that ends with .parquet, .csv, .arrow or .zarr, for all methods side by side; or new "
         "folder, for projected/METHOD.zarr, METHOD.parquet and so on, as project.format of the run says",
     )
-    methods: Annotated[list[str], BeforeValidator(as_list)] = setting(
+    methods: ColumnNames = setting(
         [],
         values="labels of methods",
         example=["m-pca0"],

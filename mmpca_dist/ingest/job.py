@@ -13,7 +13,7 @@ from scipy.sparse import csr_array, issparse
 from mmpca_dist.errors import InputError
 from mmpca_dist.faults import asking, who_asks
 from mmpca_dist.ingest.csv import CsvRows
-from mmpca_dist.ingest.destination import Destination, Overwrite
+from mmpca_dist.ingest.destination import Destination
 from mmpca_dist.ingest.group_writer import ZarrWriter, zarr_writer
 from mmpca_dist.ingest.options import IngestConfig
 from mmpca_dist.ingest.row_source import LABELS, Progress, RowSource
@@ -34,73 +34,53 @@ LISTED_CLASSES = 100
 """Manifests give the number of rows of each class up to this many classes."""
 
 
-def ingest(
-    config: IngestConfig,
-    progress: Progress = lambda done, total: None,
-    note: Callable[[str], None] = lambda _: None,
-) -> dict[str, Any]:
+def ingest(config: IngestConfig, progress: Progress, note: Callable[[str], None]) -> dict[str, Any]:
     """Write a labelled table as a Zarr group of rows ``X`` (n, d) and labels ``y`` (n,), a few blocks at a time.
 
     A destination that ends with ``.parquet`` gets all columns of CSV with their types, text among them, or the rows of
     a table of Delta Lake. Sparse rows stay sparse: ``X`` is then a group of arrays ``data``, ``indices`` and
     ``indptr``, as AnnData has it.
 
-    Parameters
-    ----------
-    config : IngestConfig
-    progress : callable
-        Called with how much is read, and of how much: in rows, for text in bytes of the file.
-    note : callable
-        Called with what the user should know.
+    ``progress`` is called with how much is read, and of how much: in rows, for text in bytes of the file; ``note`` with
+    what the user should know. Returned is, for JSON, what was written, its rows of each class, its bytes and seconds.
 
-    Returns
-    -------
-    dict
-        For JSON: what was written, its rows of each class, its bytes, and the seconds that it took.
-
-    Raises
-    ------
-    InputError
-        For a source that is not a table of finite numbers with one label a row, or that changes meanwhile. Nothing is
-        left at the destination.
-    OutputError
-        When the destination may not be replaced, lies inside a run or a data set, or another ingest writes there.
-    PlanError
-        When the rows do not fit the disk.
+    Raises InputError for a source that is no table of finite numbers with one label a row, or that changes meanwhile,
+    and leaves nothing at the destination; OutputError where that may not be replaced, lies inside a run or a data set,
+    or another ingest writes there; PlanError where the rows do not fit the disk.
     """
-    started, overwrite = time.monotonic(), config.replaces
+    started = time.monotonic()
     if config.destination.endswith(SUFFIXES):
         refuse_choices(config)
         origin, target = storage.normalize(config.source), storage.normalize(config.destination)
-        manifest = write_parquet(origin, target, config, bool(overwrite), progress, note)
+        manifest = write_parquet(origin, target, config, progress, note)
     else:
         target, origin, *labels = _addresses(config)
         config.check()
-        Destination.of(target).prepare(overwrite, note)
+        Destination.of(target).prepare(config.replaces, note)
         with unchanged(origin, *labels) as check, asking(replace(who_asks(), settings="options")):
-            manifest = _write(open_table(config, origin), target, config, overwrite, progress, note, check)
+            manifest = _write(open_table(config, origin), target, config, progress, note, check)
     return {"source": origin, "destination": target, **manifest, "seconds": round(time.monotonic() - started, 3)}
 
 
 def _write(
-    rows: RowSource, destination: str, selection: IngestConfig, overwrite: Overwrite, progress: Progress,
-    note: Callable[[str], None], check: Callable[[], None],
+    rows: RowSource, destination: str, config: IngestConfig, progress: Progress, note: Callable[[str], None],
+    check: Callable[[], None],
 ) -> dict[str, Any]:  # fmt: skip
-    is_guessed = selection.label is None and rows.labels is not None
+    is_guessed = config.label is None and rows.labels is not None
     told = list(rows.notes)
     for line in told:
         note(line)
     if is_guessed:
         labels = f"{rows.labels}," if "," in str(rows.labels) else rows.labels
         note(f"Labels are taken from {labels} of {rows.uri}, since none was named. Name another with --label.")
-    as_csr = rows.sparse if selection.sparse is None else selection.sparse
-    shape = _image_shape(rows, selection.image_shape)
-    dtype = np.dtype(selection.dtype or rows.dtype).newbyteorder("=")
+    as_csr = rows.sparse if config.sparse is None else config.sparse
+    shape = _image_shape(rows, config.image_shape)
+    dtype = np.dtype(config.dtype or rows.dtype).newbyteorder("=")
     if dtype.itemsize > 8:
         raise InputError(f"{rows.uri} has columns of type {dtype}; convert them to float64.")
     dtype = value_type(dtype) if as_csr else dtype
-    columns = [*([] if selection.unlabelled else [LABELS]), *selection.keep]
-    with zarr_writer(destination, rows, dtype, columns, sparse=as_csr, overwrite=overwrite) as writer:
+    columns = [*([] if config.unlabelled else [LABELS]), *config.keep]
+    with zarr_writer(destination, rows, dtype, columns, sparse=as_csr, overwrite=config.replaces) as writer:
         heavy = _copy(rows, writer, dtype, as_csr, progress)
         check()
         for line in rows.notes[len(told) :]:
@@ -112,12 +92,12 @@ def _write(
         attributes = {name: value for name, value in optional.items() if value}
         classes, n_bytes = writer.finish(attributes, rows.label_values)
     warning = dominance_note(heavy, rows.feature_names, rows.n_features)
-    if warning is not None and not selection.unlabelled:
+    if warning is not None and not config.unlabelled:
         note(warning)
     class_rows = {"class_rows": {str(name): count for name, count in classes.items()}}
     return {
         "rows": writer.n_rows, "columns": rows.n_features, "dtype": str(dtype), "sparse": as_csr,
-        "labels": rows.labels, "labels_guessed": is_guessed, "kept": selection.keep, "classes": len(classes),
+        "labels": rows.labels, "labels_guessed": is_guessed, "kept": config.keep, "classes": len(classes),
         **(class_rows if len(classes) <= LISTED_CLASSES else {}), "bytes": n_bytes,
     }  # fmt: skip
 
@@ -145,14 +125,14 @@ def _copy(
     return dominant_columns(spread.squares)
 
 
-def check_ingest(config: IngestConfig, note: Callable[[str], None] = lambda _: None) -> None:
+def check_ingest(config: IngestConfig, note: Callable[[str], None]) -> None:
     """Refuse what can be refused at once, as ``ingest`` does: an occupied destination, an absent file, its columns.
 
     The first block of CSV and the metadata of other tables are looked at; where one column cannot be used, all of CSV
     is read to name the others. ``note`` is called with what may be wrong.
     """
     if config.destination.endswith(SUFFIXES):
-        check_typed(storage.normalize(config.source), storage.normalize(config.destination), bool(config.replaces))
+        check_typed(storage.normalize(config.source), storage.normalize(config.destination), config)
         return
     target, origin, *_ = _addresses(config)
     if storage.is_local(origin) and not origin.startswith(storage.NAMED):

@@ -107,13 +107,12 @@ def write_tables(file: Any, tables: Iterable[pa.Table], opened: Callable[[Any, p
 
 
 def write_parquet(
-    source: str, destination: str, selection: IngestConfig, overwrite: bool, progress: Progress,
-    note: Callable[[str], None],
-) -> dict[str, Any]:  # fmt: skip
+    source: str, destination: str, config: IngestConfig, progress: Progress, note: Callable[[str], None]
+) -> dict[str, Any]:
     """Write CSV, or a table of Delta Lake, as one Parquet file, and describe what was written."""
-    check_typed(source, destination, overwrite)
+    check_typed(source, destination, config)
     is_delta = _is_delta(source)
-    tables = _delta_tables(source, progress) if is_delta else _csv_tables(source, selection, progress, note)
+    tables = _delta_tables(source, progress) if is_delta else _csv_tables(source, config, progress, note)
     # Files of a version of Delta Lake stay as they are, while others come.
     with unchanged(*[] if is_delta else [source]) as check:
         first = next(tables)  # before anything is written
@@ -127,7 +126,7 @@ def write_parquet(
     }  # fmt: skip
 
 
-def check_typed(source: str, destination: str, overwrite: bool) -> None:
+def check_typed(source: str, destination: str, config: IngestConfig) -> None:
     """Refuse a source that is no CSV or Delta Lake table, and a destination that is occupied."""
     if text_form(source) != "csv" and not _is_delta(source):
         raise InputError(
@@ -136,7 +135,7 @@ def check_typed(source: str, destination: str, overwrite: bool) -> None:
         )
     refuse_overlap(source, destination)
     refuse_inside(destination)
-    if storage.exists(destination) and not overwrite:
+    if storage.exists(destination) and not config.replaces:
         raise OutputError(f"{destination} is there already: name another destination, or --overwrite.")
 
 

@@ -227,8 +227,8 @@ def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[
             "it anew over all rows."
         )
     pooled, weighted = "moments.weights" in arrays, config.class_weight is not None
-    reasons_by_label = {method.label: unmergeable_reason(method.needs, pooled, weighted) for method in config.methods}
-    left_out = {label: reason for label, reason in reasons_by_label.items() if reason is not None}
+    told = ((method.label, unmergeable_reason(method.needs, pooled, weighted)) for method in config.methods)
+    left_out = {label: reason for label, reason in told if reason is not None}
     methods = [method for method in config.methods if method.label not in left_out]
     if not methods:
         reasons = "; ".join(f"{label}: {reason}" for label, reason in left_out.items())
