@@ -75,7 +75,7 @@ def evaluate_flow(config: RunConfig, artifacts: Artifacts, callbacks: Callbacks)
 )
 def ingest_flow(config: IngestConfig, artifacts: Artifacts, callbacks: Callbacks) -> Done:
     """Turn a labelled table of any format into chunked, checksummed Zarr."""
-    from .table_commands import ingest_table, ingested
+    from mmpca_dist.jobs.inputs import ingest_table, ingested
 
     makes, of = [asset(config.destination)], [asset(config.source)]
     words = f"Ingest {short(config.source)}"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,7 +26,6 @@ from .session import STARTS_AGAIN, session
 
 if TYPE_CHECKING:
     from mmpca_dist.ingest.options import IngestConfig
-    from mmpca_dist.jobs.events import Callback
 
 
 @click.command(short_help="Look at a table, and write a configuration for it.")
@@ -94,6 +92,7 @@ def ingest(config: IngestConfig, prefect: bool) -> None:
       mmpca ingest news.libsvm news.zarr --sparse
     """
     from mmpca_dist.ingest.job import check_ingest
+    from mmpca_dist.jobs.inputs import ingest_table, ingested
 
     check_ingest(config, lambda message: print_text(console, message))
     with session(STARTS_AGAIN, prefect) as work:
@@ -101,19 +100,3 @@ def ingest(config: IngestConfig, prefect: bool) -> None:
     uri = shlex.quote(config.destination)
     next_command = f"transform RUN {uri} DEST" if config.unlabelled else f"run my.yaml --set dataset.uri={uri}"
     print_text(console, f"{summary}\nNext: mmpca {next_command}")
-
-
-def ingest_table(config: IngestConfig, callback: Callback) -> dict[str, Any]:
-    """Ingest a table, and return its manifest."""
-    from mmpca_dist.ingest import job
-
-    callback.on_stage_start("ingest")
-    manifest = job.ingest(config, partial(callback.on_progress, "ingest"), callback.on_note)
-    callback.on_stage_end("ingest", manifest, False)
-    return manifest
-
-
-def ingested(config: IngestConfig, manifest: dict[str, Any]) -> str:
-    """Return a finished ingest in words."""
-    kind = "sparse rows" if manifest["sparse"] else "rows"
-    return f"{manifest['rows']} {kind} of {manifest['columns']} columns written to {config.destination}"

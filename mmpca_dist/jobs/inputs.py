@@ -148,6 +148,20 @@ def readable_rows(
     return converted
 
 
+def ingest_table(config: IngestConfig, callback: Callback) -> dict[str, Any]:
+    """Ingest a table, and return its manifest."""
+    callback.on_stage_start("ingest")
+    manifest = ingest(config, partial(callback.on_progress, "ingest"), callback.on_note)
+    callback.on_stage_end("ingest", manifest, False)
+    return manifest
+
+
+def ingested(config: IngestConfig, manifest: dict[str, Any]) -> str:
+    """Return a finished ingest in words."""
+    kind = "sparse rows" if manifest["sparse"] else "rows"
+    return f"{manifest['rows']} {kind} of {manifest['columns']} columns written to {config.destination}"
+
+
 @dataclass(frozen=True)
 class Inputs:
     """The table of a job, its settings, its folder, and how rows are held out."""
