@@ -15,7 +15,8 @@ os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "60")
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
 
 from dataclasses import asdict
-from typing import Any
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,9 +26,24 @@ from mmpca_dist.errors import ConfigError, InputError, did_you_mean
 from . import ALARM
 from . import console as shown
 from .console import console, print_json, print_text
-from .options import config_options, json_option, label_options, load, prefect_option, quick_prefect_option, verbosity
+from .options import (
+    RequestCommand,
+    config_options,
+    json_option,
+    label_options,
+    load,
+    prefect_option,
+    quick_prefect_option,
+    verbosity,
+)
 from .session import GOES_ON, STARTS_AGAIN, session
 from .table_commands import check, ingest
+
+if TYPE_CHECKING:
+    from mmpca_dist.configuration.requests import MonitorConfig, RefreshConfig, TransformConfig
+    from mmpca_dist.configuration.schema import Purpose
+
+REQUESTS = "mmpca_dist.configuration.requests"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True})
@@ -70,13 +86,17 @@ def run(prefect: bool, **options: Any) -> None:
       mmpca run table.csv --label species
       mmpca run my.yaml --output runs/second --set 'n_components=[4,8]'
     """
+    _carry_out("run", "fit", "mmpca_dist.runs.fit:run", prefect, options)
+
+
+def _carry_out(purpose: Purpose, flow: str, function: str, prefect: bool, options: dict[str, Any]) -> None:
+    """Do the work of a configuration, by a flow or a function, and print what came out."""
     with session(GOES_ON, prefect) as work:
         loaded = load(**options)
         from mmpca_dist.results.evaluation_result import result_in
-        from mmpca_dist.runs import fit as stages
 
-        folder = work.opened(loaded, "run")
-        work.done("fit", loaded, lambda: stages.run(loaded, [work.callback]), folder)
+        folder = work.opened(loaded, purpose)
+        work.done(flow, loaded, lambda: resolve_name(function)(loaded, [work.callback]), folder)
     shown.print_result(result_in(folder), work.callback.notes)
 
 
@@ -120,14 +140,7 @@ def evaluate(prefect: bool, **options: Any) -> None:
       mmpca evaluate conf/evaluate.yaml
       mmpca evaluate my.yaml --output runs/compared --set evaluation.folds=10
     """
-    with session(GOES_ON, prefect) as work:
-        loaded = load(**options)
-        from mmpca_dist.results.evaluation_result import result_in
-        from mmpca_dist.runs import evaluate as evaluating
-
-        folder = work.opened(loaded, "evaluation")
-        work.done("evaluate", loaded, lambda: evaluating.evaluate(loaded, [work.callback]), folder)
-    shown.print_result(result_in(folder), work.callback.notes)
+    _carry_out("evaluation", "evaluate", "mmpca_dist.runs.evaluate:evaluate", prefect, options)
 
 
 @cli.command(short_help="List the classifiers of evaluations.")
@@ -281,21 +294,11 @@ def clean(folder: str) -> None:
         print_text(console, str(cleaned))
 
 
-@cli.command(short_help="Project new rows with the model of a run.")
-@click.argument("output")
-@click.argument("dataset")
-@click.argument("destination", required=False)
-@click.option(
-    "--into", help="In its place: a place within DATASET, AnnData, such as obsm/X_mpca; nothing else changes."
-)
-@click.option("--inverse", is_flag=True, help="Write rows as components rebuild them, in all columns.")
-@click.option("--method", "methods", multiple=True, help="Only this method; may be repeated.")
-@click.option("--features", help="Array or column of the rows; by default as for the run.")
-@label_options("Array, column or .npy file of the labels, which are carried along; there need be none.")
-@click.option("--quote-formulas", is_flag=True, help="Write ' before text in CSV that spreadsheets would compute.")
+@cli.command(cls=RequestCommand, model=f"{REQUESTS}:TransformConfig", short_help="Project new rows with a run's model.")
+@label_options()
 @quick_prefect_option
 @verbosity
-def transform(prefect: bool, **options: Any) -> None:
+def transform(config: TransformConfig, prefect: bool) -> None:
     """Project the rows of DATASET into DESTINATION with the model in OUTPUT.
 
     DESTINATION is a new file that ends with .parquet, .csv, .arrow or .zarr, for all methods side by side, or a new
@@ -306,10 +309,8 @@ def transform(prefect: bool, **options: Any) -> None:
       mmpca transform runs/mine new.parquet projected.csv
       mmpca transform runs/mine cells.h5ad --into obsm/X_mpca --method m-pca0
     """
-    from mmpca_dist.configuration.parsing import parse_model
     from mmpca_dist.runs import transform as rows
 
-    config = parse_model(rows.TransformConfig, options, "transform")
     with session(GOES_ON, prefect) as work:
         rows.check_transform(config, work.callback)
         to = config.destination or config.dataset
@@ -317,17 +318,14 @@ def transform(prefect: bool, **options: Any) -> None:
     print_text(console, said)
 
 
-@cli.command(short_help="Tell of new rows which do not belong to those of a run, and which classes moved.")
-@click.argument("run")
-@click.argument("dataset")
-@click.option("--output", help="Folder of scores and history; by default that of the run with -monitor.")
-@click.option("--method", help="By this method; by default the first of the run.")
-@click.option("--alpha", type=click.FloatRange(0, 1, True, True), help="Share of false alarms; by default the run's.")
-@click.option("--features", help="Array or column of the rows; by default as for the run.")
-@label_options("Array, column or .npy file of the labels; by default as for the run.")
+@cli.command(
+    cls=RequestCommand, model=f"{REQUESTS}:MonitorConfig",
+    short_help="Tell of new rows which do not belong to those of a run, and which classes moved.",
+)  # fmt: skip
+@label_options()
 @quick_prefect_option
 @verbosity
-def monitor(prefect: bool, **options: Any) -> None:
+def monitor(config: MonitorConfig, prefect: bool) -> None:
     """Compare the rows of DATASET with those of RUN, which keeps belonging.
 
     The exit code is 3 where a class moved or is new, or where more rows do not belong than alpha says.
@@ -336,10 +334,8 @@ def monitor(prefect: bool, **options: Any) -> None:
     Example:
       mmpca monitor runs/mine tonight.parquet
     """
-    from mmpca_dist.configuration.requests import MonitorConfig
     from mmpca_dist.runs import monitor as rows
 
-    config = MonitorConfig(**options)
     with session(GOES_ON, prefect) as work:
         said = work.done("monitor", config, lambda: rows.in_words(rows.monitor(config, [work.callback])))
     print_text(console, said)
@@ -347,16 +343,11 @@ def monitor(prefect: bool, **options: Any) -> None:
         sys.exit(ALARM)
 
 
-@cli.command(short_help="Extend a finished run by new rows.")
-@click.argument("run")
-@click.argument("new")
-@click.argument("output")
-@click.option("--features", help="Array or column of the new rows; by default as for the run.")
-@label_options("Array, column or .npy file of their labels; by default as for the run.")
-@click.option("--drift", type=click.Choice(["note", "refuse", "ignore"]), help="By default refresh.drift of the run.")
+@cli.command(cls=RequestCommand, model=f"{REQUESTS}:RefreshConfig", short_help="Extend a finished run by new rows.")
+@label_options()
 @prefect_option
 @verbosity
-def refresh(prefect: bool, **options: Any) -> None:
+def refresh(config: RefreshConfig, prefect: bool) -> None:
     """Extend the class moments of RUN by the rows of NEW, solve its methods again, and write a run to OUTPUT.
 
     NEW is a data set, or a folder of *.zarr, *.parquet, *.arrow, *.lance, *.h5ad and *.npz. Data sets that
@@ -366,10 +357,9 @@ def refresh(prefect: bool, **options: Any) -> None:
     Example:
       mmpca refresh runs/mine inbox runs/live
     """
-    from mmpca_dist.runs.refresh import RefreshConfig, check_refresh, in_words
+    from mmpca_dist.runs.refresh import check_refresh, in_words
     from mmpca_dist.runs.refresh import refresh as extend
 
-    config = RefreshConfig(**options)
     check_refresh(config)
     with session(GOES_ON, prefect) as work:
         words = work.done("refresh", config, lambda: in_words(config, extend(config, [work.callback])), config.output)

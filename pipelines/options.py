@@ -8,7 +8,8 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import click
 
@@ -17,6 +18,8 @@ from mmpca_dist.errors import ConfigError, InputError
 from .console import ConsoleCallback, console, print_text
 
 if TYPE_CHECKING:  # reading it takes a second, and `mmpca --help` needs none of it
+    from pydantic.fields import FieldInfo
+
     from mmpca_dist.configuration.schema import RunConfig
     from mmpca_dist.runs.checked_table import TableCheck
 
@@ -27,7 +30,7 @@ missing_value_option = click.option(
 )  # fmt: skip
 
 
-def label_options(text: str) -> Callable:
+def label_options(text: str | None = None) -> Callable:
     """Return what gives a command ``--label``, with this help, and ``--no-label``, which stands for the label none."""
     without = click.option("--no-label", "label", flag_value="none", help="Take rows as without labels.")
     return lambda command: click.option("--label", metavar="NAME", help=text)(without(command))
@@ -149,7 +152,53 @@ def chosen_yaml(checked: TableCheck) -> str:
     return suggested_yaml(checked)
 
 
-def image_shape_of(text: str | None) -> tuple[int, int] | None:
+class RequestCommand(click.Command):
+    """A command called with a model, such as ``module:Model``, whose fields are its arguments and options."""
+
+    def __init__(self, *args: Any, model: str, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.own, self.model = self.params, model
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the fields, read only now, as the command declares them or by their type; then its other options."""
+        if self.params is self.own:
+            fields, made = resolve_name(self.model).model_fields, []
+            for name, field in fields.items():
+                declared = [each for each in self.own if each.name == name] or [_parameter(name, field)]
+                for each in declared:
+                    if isinstance(each, click.Option) and each.help is None:
+                        each.help = f"{field.description}.{' May be repeated.' * each.multiple}"
+                made += declared
+            self.params = [*made, *(each for each in self.own if each.name not in fields)]
+        return super().get_params(ctx)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the function with the model that the arguments and options make."""
+        from mmpca_dist.configuration.parsing import parse_model
+
+        model = resolve_name(self.model)
+        given = {name: ctx.params.pop(name) for name in model.model_fields}
+        ctx.params["config"] = parse_model(model, given, "The options")
+        return super().invoke(ctx)
+
+
+def _parameter(name: str, field: FieldInfo) -> click.Parameter:
+    """Return the argument or the option that a field is: by its name, of a list that of one value."""
+    if field.is_required():
+        return click.Argument([name])
+    kinds = [field.annotation, *get_args(field.annotation)]
+    choices = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), None)
+    number = next((kind for kind in (float, int) if kind in kinds and str not in kinds), str)
+    several, option = isinstance(field.default, list), name.replace("_", "-")
+    more: dict[str, Any] = {"multiple": True} if several else {"default": field.default}
+    if isinstance(field.default, bool):
+        more["is_flag"] = True
+    else:
+        more["type"] = click.Choice(choices) if choices else number
+    return click.Option([f"--{option.removesuffix('s') if several else option}", name], **more)
+
+
+def image_shape_of(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[int, int] | None:
     """Return height and width of a text such as ``28x28``."""
     if text is None:
         return None

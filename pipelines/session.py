@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mmpca_dist.errors import InputError
@@ -55,9 +54,10 @@ class Session:
     def done(self, name: str, config: Any, work: Callable[[], Any], output: str | None = None) -> Any:
         """Do work in the flow of this name or, without Prefect, by ``work``; return what was done in words."""
         if self.server is not None:
+            from . import entrypoints
             from .flows import ended
 
-            flow = getattr(import_module(f".{name}", __package__), f"{name}_flow")
+            flow = getattr(entrypoints, f"{name}_flow")
             self.server.connect()
             page = self.callback.on_page if not self.server.is_temporary else lambda address: None
             end = ended(flow, config, self.callback, announce=page)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +12,7 @@ from mmpca_dist.errors import OutputError
 
 from .console import console, open_page, print_check, print_json, print_text
 from .options import (
+    RequestCommand,
     checked,
     chosen_yaml,
     image_shape_of,
@@ -22,6 +23,9 @@ from .options import (
     verbosity,
 )
 from .session import STARTS_AGAIN, session
+
+if TYPE_CHECKING:
+    from mmpca_dist.ingest.options import IngestConfig
 
 
 @click.command(short_help="Look at a table, and write a configuration for it.")
@@ -63,58 +67,16 @@ def check(
         print_text(console, f"Wrote {output}. Next: mmpca run {shlex.quote(output)}")
 
 
-@click.command(short_help="Turn a table into Zarr, or CSV with text into Parquet.")
-@click.argument("source")
-@click.argument("destination")
-@click.option("--features", help="Array or list column of the rows; by default X, or all columns but the label.")
-@click.option(
-    "--label",
-    help="Array or column of the labels, by default y or label; for CSV also its number (by default the last column); "
-    "for .npy the labels' file.",
-)
-@click.option(
-    "--drop",
-    multiple=True,
-    metavar="NAME",
-    help="Leave out this column of CSV or Parquet, such as an identifier; for CSV also its number. May be repeated.",
-)
-@click.option(
-    "--keep",
-    multiple=True,
-    metavar="NAME",
-    help="Keep this column of names or whole numbers, such as the patient of a row, as an array next to labels, for "
-    "evaluation.column. May be repeated.",
-)
-@click.option(
-    "--dtype",
-    type=click.Choice(["float32", "float64"]),
-    help="Convert the rows; by default text becomes float32, and numbers stay as they are.",
-)
-@click.option("--image-shape", metavar="HxW", help="Where rows are images: height and width, such as 28x28.")
-@click.option(
-    "--sparse/--dense",
-    default=None,
-    help="Write CSR rows, or dense ones; by default CSR sources stay sparse, and LIBSVM text becomes so where that "
-    "takes at most a quarter of the space.",
-)
-@click.option(
-    "--missing-chunks",
-    type=click.Choice(["refuse", "fill"]),
-    default="refuse",
-    help="Take chunks of a Zarr source that are not stored as its fill value; by default they are refused.",
-)
+@click.command(
+    cls=RequestCommand, model="mmpca_dist.ingest.options:IngestConfig",
+    short_help="Turn a table into Zarr, or CSV with text into Parquet.",
+)  # fmt: skip
+@click.option("--image-shape", metavar="HxW", callback=image_shape_of)
+@click.option("--sparse/--dense", default=None)
 @missing_value_option
-@click.option(
-    "--decimal",
-    type=click.Choice([".", ","]),
-    help="The decimal mark of text; by default that which the beginning of CSV shows.",
-)
-@click.option("--unlabelled", is_flag=True, help="Take no column of CSV for the labels: its rows are to be projected.")
-@click.option("--overwrite", is_flag=True, help="Replace what an ingest has completed at DESTINATION.")
-@click.option("--overwrite-any", is_flag=True, help="Replace any Zarr group at DESTINATION.")
 @quick_prefect_option
 @verbosity
-def ingest(prefect: bool, image_shape: str | None, sparse: bool | None, **options: Any) -> None:
+def ingest(config: IngestConfig, prefect: bool) -> None:
     """Turn SOURCE (CSV, LIBSVM text, NumPy, Parquet) into a Zarr data set at DESTINATION.
 
     CSV with text, dates or gaps becomes Parquet, with a type for each column, where DESTINATION ends with .parquet;
@@ -130,18 +92,9 @@ def ingest(prefect: bool, image_shape: str | None, sparse: bool | None, **option
       mmpca ingest news.libsvm news.zarr --sparse
     """
     from mmpca_dist.ingest.job import check_ingest
+    from mmpca_dist.jobs.inputs import ingest_table, ingested
 
-    from .ingest_table import IngestConfig, ingest_table, ingested
-
-    config = IngestConfig(
-        image_shape=image_shape_of(image_shape),
-        layout="auto" if sparse is None else "sparse" if sparse else "dense",
-        **options,
-    )
-    check_ingest(
-        config.source, config.destination, selection=config.selection, overwrite=config.replaces,
-        note=lambda message: print_text(console, message),
-    )  # fmt: skip
+    check_ingest(config, lambda message: print_text(console, message))
     with session(STARTS_AGAIN, prefect) as work:
         summary = work.done("ingest", config, lambda: ingested(config, ingest_table(config, work.callback)))
     uri = shlex.quote(config.destination)

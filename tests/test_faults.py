@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
+from helpers.ingested import ingest
 from helpers.tables import config_of
 
 import mmpca_dist
 from mmpca_dist import MarginPCA, errors, evaluate, open_dataset
 from mmpca_dist.errors import ColumnError, InputError, MmpcaError, OutputError, PlanError
 from mmpca_dist.faults import Asker, Col, Fault, Setting, asking, render, showing
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.passes.schedulers import Cluster, Threads
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.runs.fit import preview

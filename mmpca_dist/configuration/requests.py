@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import model_validator
 
-from mmpca_dist.settings import Section, as_list, setting
+from mmpca_dist.settings import ColumnNames, Section, setting
 
 
 class TransformConfig(Section):
@@ -20,11 +20,11 @@ class TransformConfig(Section):
         description="New file that ends with .parquet, .csv, .arrow or .zarr, for all methods side by side; or new "
         "folder, for projected/METHOD.zarr, METHOD.parquet and so on, as project.format of the run says",
     )
-    methods: Annotated[list[str], BeforeValidator(as_list)] = setting(
+    methods: ColumnNames = setting(
         [],
         values="labels of methods",
         example=["m-pca0"],
-        description="Some of the run's methods; all where none is named",
+        description="Only these of the run's methods",
     )
     into: str | None = setting(
         None,
@@ -44,7 +44,9 @@ class TransformConfig(Section):
         description="Array or column of the labels, or none; by default that of the run, y or label, if there is one",
     )
     quote_formulas: bool = setting(
-        False, example=True, description="As project.quote_formulas, which is that of the run by default"
+        False,
+        example=True,
+        description="Write ' before text in CSV that spreadsheets would compute, even if the run does not",
     )
 
     @model_validator(mode="after")
@@ -69,7 +71,12 @@ class MonitorConfig(Section):
     )
     method: str | None = setting(None, example="pca", description="The method; by default the first of the run")
     alpha: float | None = setting(
-        None, gt=0, lt=1, values="a number between 0 and 1", example=0.05, description="By default that of the run"
+        None,
+        gt=0,
+        lt=1,
+        values="a number between 0 and 1",
+        example=0.05,
+        description="Share of false alarms; by default that of the run",
     )
     features: str | None = setting(
         None, example="X", description="Array or column of the rows; by default that of the run"
@@ -111,4 +118,8 @@ class RefreshConfig(Section):
     weight: str | None = setting(
         None, example="n", description="Array, column or .npy file of their weights; by default as for the run"
     )
-    drift: DriftAction | None = setting(None, example="refuse", description="By default refresh.drift of the run")
+    drift: DriftAction | None = setting(
+        None,
+        example="refuse",
+        description="What to do where a class moved or is new; by default refresh.drift of the run",
+    )

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.evaluation.comparisons import Summary, combined_standard_error, standard_errors_apart
@@ -107,8 +107,7 @@ class Compared:
         return self.within is False and abs(own.mean - published.mean) <= allowed
 
 
-@dataclass(frozen=True)
-class Agreement:
+class Agreement(NamedTuple):
     """How many own means are within two combined standard errors of the published ones, of how many compared.
 
     ``open`` are those beyond by no more than published means were rounded by.
@@ -117,11 +116,6 @@ class Agreement:
     within: int
     compared: int
     open: int = 0
-
-    @property
-    def share(self) -> float:
-        """``within / compared``; NaN of nothing."""
-        return self.within / self.compared if self.compared else math.nan
 
 
 @dataclass(frozen=True)

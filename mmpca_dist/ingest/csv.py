@@ -29,7 +29,8 @@ from mmpca_dist.ingest.csv_syntax import (
     rows_of,
     whole_numbers,
 )
-from mmpca_dist.ingest.row_source import LABELS, RowBlock, Selection, Text
+from mmpca_dist.ingest.options import IngestConfig
+from mmpca_dist.ingest.row_source import LABELS, RowBlock, Text
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores.compression import HEAD_BYTES
 from mmpca_dist.tables.column_faults import refusal
@@ -61,7 +62,7 @@ class CsvRows(Text):
 
     notes: list[str]
 
-    def __init__(self, uri: str, dtype: np.dtype, selection: Selection, *, typed: bool = False) -> None:
+    def __init__(self, uri: str, dtype: np.dtype, selection: IngestConfig, *, typed: bool = False) -> None:
         super().__init__(uri, dtype)
         label, labelled = selection.label, not selection.unlabelled
         self._largest, self.notes = float(np.finfo(dtype).max), []
@@ -71,7 +72,8 @@ class CsvRows(Text):
         cells = [cell.strip() for cell in self._split(first)]
         again = (rb'[ \t]*"?%b"?[ \t]*' % re.escape(cell.encode()) for cell in cells)
         self._header = re.compile(rb"(?m)^%b(?=\r?$)" % re.escape(self.delimiter.encode()).join(again))
-        options = {"--drop": selection.drop, "--keep": selection.keep, "--label": [] if label is None else [label]}
+        options: dict[str, Sequence[str | int]] = {"--drop": selection.drop, "--keep": selection.keep}
+        options["--label"] = [] if label is None else [label]
         chosen = [(option, name) for option, columns in options.items() for name in columns]
         below = rows_of(lines[1:], self.delimiter)
         if len(cells) < 1 + labelled or (len(cells) == 1 and any(len(row) > 1 for row in below)):
@@ -117,7 +119,9 @@ class CsvRows(Text):
     @classmethod
     def of_table(cls, uri: str, missing_values: Sequence[str], decimal: str | None) -> Self:
         """Return all columns as features, of the types that they have."""
-        selection = Selection(unlabelled=True, missing_values=missing_values, decimal=decimal)
+        selection = IngestConfig(
+            source=uri, destination="", unlabelled=True, missing_values=missing_values, decimal=decimal
+        )
         return cls(uri, np.dtype(np.float64), selection, typed=True)
 
     def _head(self) -> tuple[list[str], int, str | None]:

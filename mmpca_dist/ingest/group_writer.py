@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from mmpca_dist.errors import InputError, PlanError
 from mmpca_dist.ingest.destination import Destination, Overwrite, Writing
-from mmpca_dist.ingest.row_source import LABELS, RowBlock, RowSource, Selection
+from mmpca_dist.ingest.row_source import LABELS, RowBlock, RowSource
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.tables.facts import ARRAYS
@@ -32,7 +32,7 @@ LABEL_CHUNK_ROWS = 1 << 16
 
 @contextmanager
 def zarr_writer(
-    destination: str, source: RowSource, dtype: np.dtype, selection: Selection, *, sparse: bool, overwrite: Overwrite
+    destination: str, source: RowSource, dtype: np.dtype, columns: Sequence[str], *, sparse: bool, overwrite: Overwrite
 ) -> Iterator[ZarrWriter]:
     """Claim a destination, and yield a writer of the rows of a source; what is not finished is removed at the end.
 
@@ -50,8 +50,8 @@ def zarr_writer(
                 f"the disk of {destination} has {free / 2**30:.1f} GiB free. Choose another destination."
             )
     with (
-        group.claimed(selection.columns, overwrite) as writing,
-        closing(ZarrWriter(writing, destination, n_features, dtype, selection, sparse)) as writer,
+        group.claimed(columns, overwrite) as writing,
+        closing(ZarrWriter(writing, destination, n_features, dtype, columns, sparse)) as writer,
     ):
         yield writer
 
@@ -60,18 +60,16 @@ class ZarrWriter:
     """Writes rows ``X`` (n, d) and columns of names (n,), such as labels ``y``, into a new Zarr group, n unknown.
 
     Whole shards are written, one after the other, and the metadata of the group comes last: until then there is no
-    new group at the address, see ``destination``. Each column of names of the selection becomes an array.
+    new group at the address, see ``destination``. Each of the ``columns`` of names becomes an array.
     """
 
     def __init__(
-        self, writing: Writing, destination: str, n_features: int, dtype: np.dtype, selection: Selection, sparse: bool
+        self, writing: Writing, destination: str, n_features: int, dtype: np.dtype, columns: Sequence[str], sparse: bool
     ) -> None:
         self._writing, self.destination, self.n_rows = writing, destination, 0
         self._n_features, self._dtype = n_features, dtype
-        self._columns = {
-            name: _Spool("labels" if name == LABELS else f"values of column {name!r}") for name in selection.columns
-        }
-        uri, chunk_bytes = storage.join(writing.uri, "X"), selection.chunk_bytes or LIMITS.chunk_bytes
+        self._columns = {name: _Spool("labels" if name == LABELS else f"values of column {name!r}") for name in columns}
+        uri, chunk_bytes = storage.join(writing.uri, "X"), LIMITS.chunk_bytes
         self._body: _Shards | _CsrShards
         if sparse:
             with storage.explained(destination, "write"):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +13,10 @@ from scipy.sparse import csr_array, issparse
 from mmpca_dist.errors import InputError
 from mmpca_dist.faults import asking, who_asks
 from mmpca_dist.ingest.csv import CsvRows
-from mmpca_dist.ingest.destination import Destination, Overwrite
+from mmpca_dist.ingest.destination import Destination
 from mmpca_dist.ingest.group_writer import ZarrWriter, zarr_writer
-from mmpca_dist.ingest.row_source import Progress, RowSource, Selection
+from mmpca_dist.ingest.options import IngestConfig
+from mmpca_dist.ingest.row_source import LABELS, Progress, RowSource
 from mmpca_dist.ingest.sources import open_table
 from mmpca_dist.ingest.to_parquet import check_typed, refuse_choices, write_parquet
 from mmpca_dist.stores import storage
@@ -34,116 +34,53 @@ LISTED_CLASSES = 100
 """Manifests give the number of rows of each class up to this many classes."""
 
 
-def ingest(
-    source: str | os.PathLike,
-    destination: str | os.PathLike,
-    *, features: str | None = None, label: str | int | None = None, drop: Sequence[str] = (), keep: Sequence[str] = (),
-    unlabelled: bool = False, dtype: str | None = None, image_shape: tuple[int, int] | None = None,
-    chunk_bytes: int | None = None, sparse: bool | None = None, progress: Progress | None = None,
-    note: Callable[[str], None] | None = None, overwrite: Overwrite = False, missing_chunks: str = "refuse",
-    missing_values: Sequence[str] = (), decimal: str | None = None, numbers: bool = False, n_features: int = 0,
-    first_index: int | None = None,
-) -> dict[str, Any]:  # fmt: skip
+def ingest(config: IngestConfig, progress: Progress, note: Callable[[str], None]) -> dict[str, Any]:
     """Write a labelled table as a Zarr group of rows ``X`` (n, d) and labels ``y`` (n,), a few blocks at a time.
 
     A destination that ends with ``.parquet`` gets all columns of CSV with their types, text among them, or the rows of
     a table of Delta Lake. Sparse rows stay sparse: ``X`` is then a group of arrays ``data``, ``indices`` and
     ``indptr``, as AnnData has it.
 
-    Parameters
-    ----------
-    source, destination : str or path
-        Paths or fsspec URLs. The source is CSV (``.csv``, ``.tsv``) or LIBSVM text (``.libsvm``, ``.svm``,
-        ``.svmlight``, ``.txt``), also compressed (``.gz``, ``.bz2``, ``.xz``), or whatever ``open_dataset`` opens.
-    features : str, optional
-        As for ``open_dataset``; text has no such choice.
-    label : str or int, optional
-        As for ``open_dataset``; for CSV the name or number of a column (default: ``label``, ``y`` or the last).
-    drop : sequence of str
-        Columns of CSV or Parquet that are no features, such as an identifier; for CSV also their numbers.
-    keep : sequence of str
-        Columns of names or whole numbers that are no features and become arrays next to ``y``, such as the patient of
-        a row, for ``evaluation.column``.
-    unlabelled : bool
-        Take no column of CSV for the labels: its rows are to be projected with an existing model.
-    dtype : {"float32", "float64"}, optional
-        Convert the rows. By default text becomes float32 and everything else keeps its type.
-    image_shape : (int, int), optional
-        Height and width of rows that are images; by default that of the source.
-    chunk_bytes : int, optional
-        Size of a chunk of dense rows, by default 8 MiB; eight make a shard. Chunks of sparse rows have at most 1 MiB.
-    sparse : bool, optional
-        Write sparse rows or dense ones. By default a CSR source stays sparse, and LIBSVM text becomes sparse where
-        that takes at most a quarter of the space.
-    progress : callable, optional
-        Called with how much is read, and of how much: in rows, for text in bytes of the file.
-    note : callable, optional
-        Called with what the user should know.
-    overwrite : bool or "any"
-        Replace a group that an ingest has completed, or any Zarr group, once the new one is complete.
-    missing_chunks : {"refuse", "fill"}
-        Whether chunks of a Zarr source that are not stored are an error or fill values, which are then written.
-    missing_values : sequence of str
-        Words for missing values, besides empty cells and those that pandas knows, such as ``"?"``.
-    decimal : {".", ","}, optional
-        The decimal mark of numbers in text; by default that which the beginning of CSV shows.
-    numbers : bool
-        Whether the labels of LIBSVM text are numbers to predict, which may have fractions.
-    n_features, first_index : int
-        Columns of LIBSVM text at least, of which those that no line has are 0; and the index of the first one, by
-        default 0 where that occurs, else 1.
+    ``progress`` is called with how much is read, and of how much: in rows, for text in bytes of the file; ``note`` with
+    what the user should know. Returned is, for JSON, what was written, its rows of each class, its bytes and seconds.
 
-    Returns
-    -------
-    dict
-        For JSON: what was written, its rows of each class, its bytes, and the seconds that it took.
-
-    Raises
-    ------
-    InputError
-        For a source that is not a table of finite numbers with one label a row, or that changes meanwhile. Nothing is
-        left at the destination.
-    OutputError
-        When the destination may not be replaced, lies inside a run or a data set, or another ingest writes there.
-    PlanError
-        When the rows do not fit the disk.
+    Raises InputError for a source that is no table of finite numbers with one label a row, or that changes meanwhile,
+    and leaves nothing at the destination; OutputError where that may not be replaced, lies inside a run or a data set,
+    or another ingest writes there; PlanError where the rows do not fit the disk.
     """
-    started, note, progress = time.monotonic(), note or (lambda _: None), progress or (lambda done, total: None)
-    selection = Selection(
-        features, label, drop, list(dict.fromkeys(map(str, keep))), unlabelled, dtype, missing_chunks, image_shape,
-        chunk_bytes, sparse, list(map(str, missing_values)), decimal, numbers, n_features, first_index,
-    )  # fmt: skip
-    if os.fspath(destination).endswith(SUFFIXES):
-        refuse_choices(selection)
-        origin, target = storage.normalize(source), storage.normalize(destination)
-        manifest = write_parquet(origin, target, selection, bool(overwrite), progress, note)
+    started = time.monotonic()
+    if config.destination.endswith(SUFFIXES):
+        refuse_choices(config)
+        origin, target = storage.normalize(config.source), storage.normalize(config.destination)
+        manifest = write_parquet(origin, target, config, progress, note)
     else:
-        target, origin, *labels = _addresses(source, destination, label)
-        selection.check()
-        Destination.of(target).prepare(overwrite, note)
+        target, origin, *labels = _addresses(config)
+        config.check()
+        Destination.of(target).prepare(config.replaces, note)
         with unchanged(origin, *labels) as check, asking(replace(who_asks(), settings="options")):
-            manifest = _write(open_table(selection, origin), target, selection, overwrite, progress, note, check)
+            manifest = _write(open_table(config, origin), target, config, progress, note, check)
     return {"source": origin, "destination": target, **manifest, "seconds": round(time.monotonic() - started, 3)}
 
 
 def _write(
-    rows: RowSource, destination: str, selection: Selection, overwrite: Overwrite, progress: Progress,
-    note: Callable[[str], None], check: Callable[[], None],
+    rows: RowSource, destination: str, config: IngestConfig, progress: Progress, note: Callable[[str], None],
+    check: Callable[[], None],
 ) -> dict[str, Any]:  # fmt: skip
-    is_guessed = selection.label is None and rows.labels is not None
+    is_guessed = config.label is None and rows.labels is not None
     told = list(rows.notes)
     for line in told:
         note(line)
     if is_guessed:
         labels = f"{rows.labels}," if "," in str(rows.labels) else rows.labels
         note(f"Labels are taken from {labels} of {rows.uri}, since none was named. Name another with --label.")
-    as_csr = rows.sparse if selection.sparse is None else selection.sparse
-    shape = _image_shape(rows, selection.image_shape)
-    dtype = np.dtype(selection.dtype or rows.dtype).newbyteorder("=")
+    as_csr = rows.sparse if config.sparse is None else config.sparse
+    shape = _image_shape(rows, config.image_shape)
+    dtype = np.dtype(config.dtype or rows.dtype).newbyteorder("=")
     if dtype.itemsize > 8:
         raise InputError(f"{rows.uri} has columns of type {dtype}; convert them to float64.")
     dtype = value_type(dtype) if as_csr else dtype
-    with zarr_writer(destination, rows, dtype, selection, sparse=as_csr, overwrite=overwrite) as writer:
+    columns = [*([] if config.unlabelled else [LABELS]), *config.keep]
+    with zarr_writer(destination, rows, dtype, columns, sparse=as_csr, overwrite=config.replaces) as writer:
         heavy = _copy(rows, writer, dtype, as_csr, progress)
         check()
         for line in rows.notes[len(told) :]:
@@ -155,12 +92,12 @@ def _write(
         attributes = {name: value for name, value in optional.items() if value}
         classes, n_bytes = writer.finish(attributes, rows.label_values)
     warning = dominance_note(heavy, rows.feature_names, rows.n_features)
-    if warning is not None and not selection.unlabelled:
+    if warning is not None and not config.unlabelled:
         note(warning)
     class_rows = {"class_rows": {str(name): count for name, count in classes.items()}}
     return {
         "rows": writer.n_rows, "columns": rows.n_features, "dtype": str(dtype), "sparse": as_csr,
-        "labels": rows.labels, "labels_guessed": is_guessed, "kept": selection.keep, "classes": len(classes),
+        "labels": rows.labels, "labels_guessed": is_guessed, "kept": config.keep, "classes": len(classes),
         **(class_rows if len(classes) <= LISTED_CLASSES else {}), "bytes": n_bytes,
     }  # fmt: skip
 
@@ -188,27 +125,24 @@ def _copy(
     return dominant_columns(spread.squares)
 
 
-def check_ingest(
-    source: str | os.PathLike, destination: str | os.PathLike, *, selection: Selection | None = None,
-    overwrite: Overwrite = False, note: Callable[[str], None] = lambda _: None,
-) -> None:  # fmt: skip
+def check_ingest(config: IngestConfig, note: Callable[[str], None]) -> None:
     """Refuse what can be refused at once, as ``ingest`` does: an occupied destination, an absent file, its columns.
 
-    With a ``selection``, the first block of CSV and the metadata of other tables are looked at; where one column cannot
-    be used, all of CSV is read to name the others. ``note`` is called with what may be wrong.
+    The first block of CSV and the metadata of other tables are looked at; where one column cannot be used, all of CSV
+    is read to name the others. ``note`` is called with what may be wrong.
     """
-    if os.fspath(destination).endswith(SUFFIXES):
-        check_typed(storage.normalize(source), storage.normalize(destination), bool(overwrite))
+    if config.destination.endswith(SUFFIXES):
+        check_typed(storage.normalize(config.source), storage.normalize(config.destination), config)
         return
-    target, origin, *_ = _addresses(source, destination, None if selection is None else selection.label)
+    target, origin, *_ = _addresses(config)
     if storage.is_local(origin) and not origin.startswith(storage.NAMED):
         storage.require(origin)
-    Destination.of(target).prepare(overwrite, note)
-    if selection is None or text_form(origin) == "libsvm":
+    Destination.of(target).prepare(config.replaces, note)
+    if text_form(origin) == "libsvm":
         return
-    selection.check()
+    config.check()
     with asking(replace(who_asks(), settings="options")):
-        rows = open_table(selection, origin)
+        rows = open_table(config, origin)
         if not isinstance(rows, CsvRows) or (block := next(rows.blocks(), None)) is None:
             return
         _refuse_not_finite(block.rows, rows.dtype, 0, rows)
@@ -218,12 +152,12 @@ def check_ingest(
             note(f"Column {name!r} only counts the rows: leave it out with --drop, unless it is a measurement.")
 
 
-def _addresses(source: str | os.PathLike, destination: str | os.PathLike, label: str | int | None) -> list[str]:
+def _addresses(config: IngestConfig) -> list[str]:
     """Return the destination, then what is read; refuse to write where rows or labels are, or into what is there."""
-    origin, target = storage.normalize(source), storage.normalize(destination)
+    origin, target = storage.normalize(config.source), storage.normalize(config.destination)
     inputs = [origin]
-    if isinstance(label, str) and origin.endswith(".npy"):
-        inputs.append(storage.normalize(label))
+    if isinstance(config.label, str) and origin.endswith(".npy"):
+        inputs.append(storage.normalize(config.label))
     for uri in inputs:
         refuse_overlap(uri, target)
         refuse_overlap(uri, Destination.of(target).work)

@@ -1,4 +1,4 @@
-"""``Selection``: the columns of a table that an ingest takes; and sources: blocks of rows and labels, of any format.
+"""Sources: blocks of rows and labels, of any format.
 
 Text, perhaps compressed or in another encoding, is read line by line.
 """
@@ -28,46 +28,6 @@ Progress = Callable[[int, int], None]
 """Called with how much is read, and of how much."""
 Codes = tuple[list[Any], NDArray]
 """A column of names in a block: its distinct values, and each row's number among them; or none, and numbers."""
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Which columns of a table are features, labels or neither, and the form of the rows; as for ``ingest``."""
-
-    features: str | None = None
-    label: str | int | None = None
-    drop: Sequence[str] = ()
-    keep: Sequence[str] = ()
-    unlabelled: bool = False
-    dtype: str | None = None
-    missing_chunks: str = "refuse"
-    image_shape: tuple[int, int] | None = None
-    chunk_bytes: int | None = None
-    sparse: bool | None = None
-    missing_values: Sequence[str] = ()
-    decimal: str | None = None
-    numbers: bool = False
-    n_features: int = 0
-    first_index: int | None = None
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns of names that are written along with the rows."""
-        return [*([] if self.unlabelled else [LABELS]), *self.keep]
-
-    def check(self) -> None:
-        """Raise an ``InputError`` for options that no source can honour."""
-        if self.chunk_bytes is not None and self.chunk_bytes < 1:
-            raise InputError(f"chunk_bytes is {self.chunk_bytes}; it must be positive.")
-        if self.dtype not in (None, "float32", "float64"):
-            raise InputError(f"dtype is {self.dtype!r}; rows can be converted to 'float32' or 'float64'.")
-        if self.decimal not in (None, ".", ","):
-            raise InputError(f"decimal is {self.decimal!r}; it must be '.' or ','.")
-        for name in self.keep:
-            if name in self.drop:
-                raise InputError(f"--keep and --drop both name {name!r}: leave out one.")
-            if not name or name in ("X", LABELS) or "/" in name or name.startswith((".", "__", "zarr.")):
-                raise InputError(f"--keep names {name!r}, which cannot be an array next to X and y: rename it first.")
 
 
 @dataclass(frozen=True)

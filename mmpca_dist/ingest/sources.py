@@ -11,7 +11,8 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.faults import Setting
 from mmpca_dist.ingest.csv import CsvRows
 from mmpca_dist.ingest.libsvm import LibsvmRows
-from mmpca_dist.ingest.row_source import LABELS, RowBlock, RowSource, Selection, encode_block
+from mmpca_dist.ingest.options import IngestConfig
+from mmpca_dist.ingest.row_source import LABELS, RowBlock, RowSource, encode_block
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.tables.column import Column
 from mmpca_dist.tables.compose import column_of, open_dataset
@@ -24,7 +25,7 @@ from mmpca_dist.tables.spans import cut_edges, unit_edges
 from mmpca_dist.tables.values import names
 
 
-def open_table(selection: Selection, uri: str) -> RowSource:
+def open_table(selection: IngestConfig, uri: str) -> RowSource:
     """Open a source of any format; raise InputError where that cannot honour an option, or it is no such file."""
     form = text_form(uri)
     is_csv, is_libsvm = form == "csv", form == "libsvm"
@@ -48,7 +49,7 @@ def open_table(selection: Selection, uri: str) -> RowSource:
     return DatasetRows(dataset, selection.sparse, keep)
 
 
-def _refuse_options(selection: Selection, uri: str, is_csv: bool, is_libsvm: bool) -> None:
+def _refuse_options(selection: IngestConfig, uri: str, is_csv: bool, is_libsvm: bool) -> None:
     """Refuse options that the format of a source cannot honour."""
     if selection.unlabelled and selection.label is not None:
         raise InputError(

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 
 from mmpca_dist.errors import InputError, OutputError, some_names
 from mmpca_dist.ingest.csv import CsvRows
-from mmpca_dist.ingest.row_source import Progress, Selection
+from mmpca_dist.ingest.options import IngestConfig
+from mmpca_dist.ingest.row_source import Progress
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.stores import storage
 from mmpca_dist.stores.overlaps import refuse_inside, refuse_overlap
@@ -21,8 +22,8 @@ from mmpca_dist.tables.readers.formats import reading_with, text_form
 from mmpca_dist.tables.readers.parquet_folders import DELTA
 from mmpca_dist.tables.stored_types import plain, unified
 
-TEXT_SETTINGS = ("missing_values", "decimal", "numbers", "n_features", "first_index")
-"""Fields of a selection about the cells of text."""
+TO_ZARR = ("features", "label", "drop", "keep", "unlabelled", "dtype", "image_shape", "missing_chunks", "sparse")
+"""Settings that only an ingest to Zarr honours."""
 IN_ORDER = "set datafusion.execution.target_partitions = 1"
 """Files that are read at once come in any order."""
 
@@ -32,10 +33,10 @@ def _is_delta(source: str) -> bool:
     return DELTA in storage.names_in(source)
 
 
-def refuse_choices(selection: Selection) -> None:
+def refuse_choices(selection: IngestConfig) -> None:
     """Raise InputError for choices that only an ingest to Zarr can honour."""
-    unchosen = vars(Selection()) | {name: getattr(selection, name) for name in TEXT_SETTINGS}
-    chosen = [name for name, value in vars(selection).items() if value != unchosen[name] and value != []]
+    fields = IngestConfig.model_fields
+    chosen = [name for name in TO_ZARR if getattr(selection, name) != fields[name].default]
     if chosen:
         raise InputError(
             f"Parquet gets all columns as they are, and so {some_names(chosen)} cannot be chosen here. Choose "
@@ -44,7 +45,7 @@ def refuse_choices(selection: Selection) -> None:
 
 
 def _csv_tables(
-    source: str, selection: Selection, progress: Progress, note: Callable[[str], None]
+    source: str, selection: IngestConfig, progress: Progress, note: Callable[[str], None]
 ) -> Iterator[pa.Table]:
     """Yield CSV in tables, the first without rows: all columns with their types, which a first reading finds.
 
@@ -106,13 +107,12 @@ def write_tables(file: Any, tables: Iterable[pa.Table], opened: Callable[[Any, p
 
 
 def write_parquet(
-    source: str, destination: str, selection: Selection, overwrite: bool, progress: Progress,
-    note: Callable[[str], None],
-) -> dict[str, Any]:  # fmt: skip
+    source: str, destination: str, config: IngestConfig, progress: Progress, note: Callable[[str], None]
+) -> dict[str, Any]:
     """Write CSV, or a table of Delta Lake, as one Parquet file, and describe what was written."""
-    check_typed(source, destination, overwrite)
+    check_typed(source, destination, config)
     is_delta = _is_delta(source)
-    tables = _delta_tables(source, progress) if is_delta else _csv_tables(source, selection, progress, note)
+    tables = _delta_tables(source, progress) if is_delta else _csv_tables(source, config, progress, note)
     # Files of a version of Delta Lake stay as they are, while others come.
     with unchanged(*[] if is_delta else [source]) as check:
         first = next(tables)  # before anything is written
@@ -126,7 +126,7 @@ def write_parquet(
     }  # fmt: skip
 
 
-def check_typed(source: str, destination: str, overwrite: bool) -> None:
+def check_typed(source: str, destination: str, config: IngestConfig) -> None:
     """Refuse a source that is no CSV or Delta Lake table, and a destination that is occupied."""
     if text_form(source) != "csv" and not _is_delta(source):
         raise InputError(
@@ -135,7 +135,7 @@ def check_typed(source: str, destination: str, overwrite: bool) -> None:
         )
     refuse_overlap(source, destination)
     refuse_inside(destination)
-    if storage.exists(destination) and not overwrite:
+    if storage.exists(destination) and not config.replaces:
         raise OutputError(f"{destination} is there already: name another destination, or --overwrite.")
 
 

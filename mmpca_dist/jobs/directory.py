@@ -21,7 +21,7 @@ from mmpca_dist.stores.zarr_stores import reading_own
 if TYPE_CHECKING:  # reading it takes a second, and hooks of flows look at folders alone
     from mmpca_dist.configuration.schema import Purpose, RunConfig
 
-FORMAT = 2
+FORMAT = 3
 FORMATS = ("zarr", "parquet", "csv", "arrow")
 """The formats of projected rows."""
 UNFINISHED = ".unfinished"

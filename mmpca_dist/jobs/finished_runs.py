@@ -83,7 +83,7 @@ def statistics_of(run: RunDirectory, as_asked: bool = False) -> Statistics:
     """Return the statistics that a run keeps of its rows, in their own units or, ``as_asked``, standardised."""
     record, table = finished(run, records.REDUCE), counted(run)
     config = run.config.model_copy(update={"standardize": table.record["standardize"]})
-    return load_statistics(run, record, table.classes, config, as_asked)
+    return load_statistics(run, record, config, as_asked)
 
 
 def open_projected(folder: str, method: str, suffix: str) -> Source:
@@ -234,7 +234,7 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
     with reading_own(run.path(group), AGAIN):
         values = arrays | record["scalars"]
         fit |= record["scalars"] | {name: values[name] for name in (*BY_COMPONENT, *reducer.traits.stored, "mean_")}
-    fit |= {"n_features_in_": len(fit["mean_"]), "_belonging": partial(load_belonging, run, method, table.classes)}
+    fit |= {"n_features_in_": len(fit["mean_"]), "_belonging": partial(load_belonging, run, method)}
     if "slopes" in arrays:
         fit["covariates_"] = table.covariates
         fit["adjustment_"] = Adjustment.of_slopes(arrays["slopes"], arrays["centre"])

@@ -19,6 +19,7 @@ from mmpca_dist.evaluation.column_splits import given_splits, group_splits, list
 from mmpca_dist.evaluation.splits import Splits, block_splits, fold_splits, share_splits
 from mmpca_dist.faults import Setting, asking, showing, who_asks
 from mmpca_dist.ingest.job import ingest
+from mmpca_dist.ingest.options import IngestConfig
 from mmpca_dist.jobs.cluster import refuse_misfit, refuse_private
 from mmpca_dist.jobs.directory import Identity, RunDirectory, folder_of
 from mmpca_dist.jobs.events import Callback
@@ -138,13 +139,27 @@ def readable_rows(
         callback.on_stage_start(CONVERT)
         storage.remove(record)
         progress = partial(callback.on_progress, CONVERT)
-        ingest(source, converted, progress=progress, note=callback.on_note, overwrite=True, **how)
+        ingest(IngestConfig(source=source, destination=converted, overwrite=True, **how), progress, callback.on_note)
         if storage.is_local(source) and storage.is_local(converted):  # a run resumes where this is made anew
             os.utime(converted, (0, written))
         storage.write_json(record, {"key": key, "source": source})
     found = [f"{uri} is kept as {converted}, until it changes."] if kept else []
     callback.on_stage_end(CONVERT, {"seconds": round(time.monotonic() - started, 3), "found": found}, False)
     return converted
+
+
+def ingest_table(config: IngestConfig, callback: Callback) -> dict[str, Any]:
+    """Ingest a table, and return its manifest."""
+    callback.on_stage_start("ingest")
+    manifest = ingest(config, partial(callback.on_progress, "ingest"), callback.on_note)
+    callback.on_stage_end("ingest", manifest, False)
+    return manifest
+
+
+def ingested(config: IngestConfig, manifest: dict[str, Any]) -> str:
+    """Return a finished ingest in words."""
+    kind = "sparse rows" if manifest["sparse"] else "rows"
+    return f"{manifest['rows']} {kind} of {manifest['columns']} columns written to {config.destination}"
 
 
 @dataclass(frozen=True)

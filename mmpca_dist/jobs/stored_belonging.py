@@ -1,12 +1,10 @@
-"""Store what a run keeps to tell whether rows belong to those that it was fitted to, and load it."""
+"""Load what a run keeps to tell whether rows belong to those that it was fitted to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmpca_dist.belonging.held_out import Counts
 from mmpca_dist.belonging.model import Belonging
@@ -14,7 +12,7 @@ from mmpca_dist.belonging.reference import RowScorer
 from mmpca_dist.errors import InputError
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.jobs.stored_arrays import load_value, save_value
+from mmpca_dist.jobs.stored_arrays import load_value
 from mmpca_dist.statistics.moments import ClassMoments
 
 FOLDS, HELD_OUT = "folds/models.npz", "folds/held-out.npz"
@@ -23,38 +21,20 @@ WHOLE, COUNTS = "belonging/whole.npz", "belonging/counts.npz"
 """The scorer of all rows, and these counts."""
 
 
-def save_scorers(run: RunDirectory, path: str, scorers: Sequence[RowScorer], classes: NDArray) -> str:
-    """Store scorers with the positions of their classes among all, and return the name of the output."""
-    return save_value(run, path, [_of_classes(each, lambda own: np.searchsorted(classes, own)) for each in scorers])
-
-
-def load_scorers(run: RunDirectory, record: records.StageRecord, path: str, classes: NDArray) -> list[RowScorer]:
-    """Return the scorers that a stage stored; raise DamageError where they are not what was written."""
-    return [_of_classes(scorer, lambda own: classes[own]) for scorer in load_value(run, record, path)]
-
-
-def _of_classes(scorer: RowScorer, change: Callable[[NDArray], NDArray]) -> RowScorer:
-    references = {
-        method: (columns, replace(own, classes=change(own.classes)))
-        for method, (columns, own) in scorer.references.items()
-    }
-    return replace(scorer, references=references)
-
-
-def load_reduced(run: RunDirectory, method: str, classes: NDArray) -> ClassMoments:
+def load_reduced(run: RunDirectory, method: str) -> ClassMoments:
     """Return the class moments of the coordinates of a run's rows, less those of the mean row."""
-    _, own = load_belonging(run, method, classes).scorer.references[method]
+    _, own = load_belonging(run, method).scorer.references[method]
     weights = None if len(own.scatters) == len(own.counts) else np.ones((1, len(own.counts)))
     return ClassMoments(own.classes, own.counts, own.counts.astype(np.int64), own.centres, own.scatters, weights)
 
 
-def load_belonging(run: RunDirectory, method: str, classes: NDArray) -> Belonging:
+def load_belonging(run: RunDirectory, method: str) -> Belonging:
     """Return what a run keeps to tell whether rows belong; raise InputError where it keeps nothing."""
-    scorer, counts, alpha = load_all(run, [method], classes)
+    scorer, counts, alpha = load_all(run, [method])
     return Belonging(method, scorer, counts[method], alpha)
 
 
-def load_all(run: RunDirectory, methods: Sequence[str], classes: NDArray) -> tuple[RowScorer, Counts, float]:
+def load_all(run: RunDirectory, methods: Sequence[str]) -> tuple[RowScorer, Counts, float]:
     """Return the scorer of some methods, the counts of the scores of held-out rows, and alpha; as `load_belonging`."""
     record, section = run.record(records.BELONGING), run.config.belonging
     if record is None or section is None:
@@ -66,7 +46,7 @@ def load_all(run: RunDirectory, methods: Sequence[str], classes: NDArray) -> tup
         raise InputError(
             f"The run in {run.uri} keeps nothing that tells whether rows belong to those that trained: {how}"
         )
-    (whole,) = load_scorers(run, record, WHOLE, classes)
+    (whole,) = load_value(run, record, WHOLE)
     if unsolved := [method for method in methods if method not in whole.references]:
         raise InputError(f"The method {unsolved[0]} of the run in {run.uri} has no components, and so no scores.")
     return whole.only(methods), load_value(run, record, COUNTS), section.alpha

@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import io
 import json
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,8 +16,8 @@ from mmpca_dist.tables.readers.npy import read_again
 
 T = TypeVar("T")
 PACKAGE = __name__.partition(".")[0]
-_SHAPE = "shape"
-"""Name of the array that holds how everything fits together, as JSON."""
+_SHAPE = "as-json"
+"""Name, unlike that of any field, of the array that holds how everything fits together."""
 
 _storable: dict[str, type] = {}
 
@@ -27,17 +28,26 @@ def storable(cls: type[T]) -> type[T]:
     return cls
 
 
-def encode(value: Any) -> bytes:
-    """Return a value as bytes with checksums, for `decode`.
+def flattened(value: Any) -> dict[str, NDArray]:
+    """Return a value as arrays of numbers, named by their fields, for `rebuilt`.
 
     Raises TypeError for what is neither an array, a plain value, a tuple, list or dictionary of these, nor a dataclass
     that is `storable`.
     """
-    arrays: list[NDArray] = []
-    shape = _described(value, arrays)
+    arrays: dict[str, NDArray] = {}
+    shape = json.dumps(_described(value, arrays)).encode()
+    return {_SHAPE: np.frombuffer(shape, np.uint8), **arrays}
+
+
+def rebuilt(arrays: Mapping[str, NDArray]) -> Any:
+    """Return the value that was flattened, of arrays that may be of a wider type."""
+    return _built(json.loads(arrays[_SHAPE].astype(np.uint8).tobytes()), arrays)
+
+
+def encode(value: Any) -> bytes:
+    """Return a value as bytes with checksums, for `decode`; raise TypeError as `flattened`."""
     file = io.BytesIO()
-    named = {str(number): array for number, array in enumerate(arrays)}
-    np.savez(file, **{_SHAPE: np.frombuffer(json.dumps(shape).encode(), np.uint8)}, **named)  # type: ignore[arg-type]
+    np.savez(file, **flattened(value))  # type: ignore[arg-type]
     # No view of the buffer: Python before 3.12.4 crashes where the garbage collector meets one in a cycle.
     return file.getvalue()
 
@@ -56,7 +66,7 @@ def decode(data: bytes) -> Any:
 @read_again
 def _decoded(data: bytes) -> Any:
     with np.load(io.BytesIO(data), allow_pickle=False) as file:
-        return _built(json.loads(file[_SHAPE].tobytes()), file)
+        return rebuilt(file)
 
 
 def size_of(value: Any) -> int:
@@ -69,41 +79,47 @@ def is_contiguous(value: Any) -> bool:
     return all(array.flags.forc for array in _arrays_of(value))
 
 
-def _arrays_of(value: Any) -> list[NDArray]:
-    arrays: list[NDArray] = []
+def _arrays_of(value: Any) -> Collection[NDArray]:
+    arrays: dict[str, NDArray] = {}
     _described(value, arrays)
-    return arrays
+    return arrays.values()
 
 
-def _described(value: Any, arrays: list[NDArray]) -> Any:
+def _described(value: Any, arrays: dict[str, NDArray], name: str = "") -> Any:
+    def inner(part: Any, item: Any) -> Any:
+        return _described(item, arrays, f"{name}.{part}" if name else str(part))
+
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, np.ndarray | np.generic):
         array = np.asarray(value)
-        if array.dtype.kind not in "biufUS":
+        if array.dtype.kind not in "biufU":
             raise TypeError(f"An array of type {array.dtype} cannot be stored.")
-        arrays.append(array)
-        return {"array" if isinstance(value, np.ndarray) else "number": len(arrays) - 1}
+        name = name or "0"
+        arrays[name] = array.copy()[..., None].view(np.uint32) if array.dtype.kind == "U" else array
+        return {"array" if isinstance(value, np.ndarray) else "number": name, "dtype": array.dtype.str}
     if isinstance(value, float):
         return {"float": value.hex()}
     if isinstance(value, tuple | list):
-        return {type(value).__name__: [_described(item, arrays) for item in value]}
+        return {type(value).__name__: [inner(*item) for item in enumerate(value)]}
     if isinstance(value, dict):
-        return {"dict": [[_described(item, arrays) for item in pair] for pair in value.items()]}
-    name = f"{type(value).__module__}:{type(value).__qualname__}"
-    if name not in _storable:
+        names = [key if isinstance(key, str) and key.isidentifier() else number for number, key in enumerate(value)]
+        pairs = zip(names, value.items(), strict=True)
+        return {"dict": [[inner(f"key {name}", key), inner(name, item)] for name, (key, item) in pairs]}
+    kind = f"{type(value).__module__}:{type(value).__qualname__}"
+    if kind not in _storable:
         raise TypeError(f"{type(value).__qualname__} cannot be stored; see 'storable'.")
-    fields = {field.name: _described(getattr(value, field.name), arrays) for field in dataclasses.fields(value)}
-    return {"class": name, "fields": fields}
+    fields = {field.name: inner(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return {"class": kind, "fields": fields}
 
 
-def _built(shape: Any, arrays: Any) -> Any:
+def _built(shape: Any, arrays: Mapping[str, NDArray]) -> Any:
     if not isinstance(shape, dict):
         return shape
     if "array" in shape:
-        return arrays[str(shape["array"])]
+        return _array(arrays[shape["array"]], np.dtype(shape["dtype"]))
     if "number" in shape:
-        return arrays[str(shape["number"])][()]
+        return _array(arrays[shape["number"]], np.dtype(shape["dtype"]))[()]
     if "float" in shape:
         return float.fromhex(shape["float"])
     if "tuple" in shape:
@@ -114,6 +130,11 @@ def _built(shape: Any, arrays: Any) -> Any:
         return {_built(key, arrays): _built(item, arrays) for key, item in shape["dict"]}
     fields = {name: _built(item, arrays) for name, item in shape["fields"].items()}
     return _class_of(shape["class"])(**fields)
+
+
+def _array(stored: NDArray, dtype: np.dtype) -> NDArray:
+    """Return an array in the type that it had; code points become text again."""
+    return stored.astype(np.uint32).view(dtype)[..., 0] if dtype.kind == "U" else stored.astype(dtype, copy=False)
 
 
 def _class_of(name: str) -> type:

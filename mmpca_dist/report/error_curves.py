@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import plural
 from mmpca_dist.evaluation.component_rule import lowest
-from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Cell, Key
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures import palette
 from mmpca_dist.pictures.chart import NARROW, Axis, Panel, key, words
 from mmpca_dist.pictures.frame import Figure, PagePart, Plot
 from mmpca_dist.results.answer import guess, label, named, recommended
+from mmpca_dist.results.evaluation import Evaluation
 from mmpca_dist.results.forms import written
 
 WIDE = 8
@@ -43,19 +43,19 @@ class Style:
 
 def styles(evaluation: Evaluation) -> dict[str, Style]:
     """Return how every method is drawn: in its own colour, the reference wide, all columns grey and dashed."""
-    grey = evaluation.unreduced - {evaluation.reference}
+    grey = evaluation.config.unreduced - {evaluation.config.reference}
     found = {
         method: Style("faint", "", "dashed")
         if method in grey
         else Style(*palette.method_look(method), palette.method_dash(method))
-        for method in [evaluation.reference, *evaluation.methods]
+        for method in [evaluation.config.reference, *evaluation.config.labels]
     }
-    return {**found, evaluation.reference: replace(found[evaluation.reference], width=2.6)}
+    return {**found, evaluation.config.reference: replace(found[evaluation.config.reference], width=2.6)}
 
 
 def drawn_sizes(evaluation: Evaluation, classifier: str) -> Sequence[float]:
     """Return up to two numbers of components: all, or that with the reference's lowest mean under a classifier."""
-    sizes, reference = evaluation.n_components, evaluation.reference
+    sizes, reference = evaluation.config.sizes, evaluation.config.reference
     if len(sizes) <= MAX_DRAWN:
         return sizes
     return [min(sizes, key=lambda size: evaluation.cells[reference, size, classifier].summary.mean)]
@@ -64,7 +64,7 @@ def drawn_sizes(evaluation: Evaluation, classifier: str) -> Sequence[float]:
 def errors_part(evaluation: Evaluation) -> PagePart:
     """Return the part of the page with the curves of all methods, under one classifier at a time."""
     still, drawn, names = error_curves(evaluation), styles(evaluation), list(evaluation.classifiers)
-    sizes, positions, use = evaluation.n_components, axis_positions(evaluation.n_components), recommended(evaluation)
+    sizes, positions, use = evaluation.config.sizes, axis_positions(evaluation.config.sizes), recommended(evaluation)
     at = positions + shifts(positions, len(drawn))[:, None]
     explorer = {
         "kind": "curves",
@@ -99,7 +99,7 @@ def _curve(cells: Sequence[Cell]) -> dict[str, list[Any]]:
 
 def error_curves(evaluation: Evaluation) -> Figure:
     """Return one picture, a panel for each classifier."""
-    drawn, sizes, panels = styles(evaluation), evaluation.n_components, []
+    drawn, sizes, panels = styles(evaluation), evaluation.config.sizes, []
     positions, use = axis_positions(sizes), recommended(evaluation)
     axis = "components" if sizes[-1] >= 1 else "share that components hold"
     for classifier in evaluation.classifiers:
@@ -131,7 +131,7 @@ def error_curves(evaluation: Evaluation) -> Figure:
 
 def _curves_in_words(evaluation: Evaluation) -> str:
     cells = evaluation.cells.values()
-    best = [lowest([cell for cell in cells if cell.method == method]) for method in evaluation.methods]
+    best = [lowest([cell for cell in cells if cell.method == method]) for method in evaluation.config.labels]
     best.sort(key=lambda cell: cell.summary.mean)
     means = "; ".join(f"{named(evaluation, cell)} {cell.summary.mean:.1f}%" for cell in best)
     return f"The lowest mean error of every method: {means}."
@@ -143,8 +143,8 @@ def curves_caption(evaluation: Evaluation) -> str:
     caption = "Mean test error over the splits, in percent; lower is better. "
     if any(cell.summary.count > 1 for cell in cells):
         caption += "Bars are one standard error of the mean to either side, corrected for splits that share rows. "
-    all_grey = ", and all columns are grey" if evaluation.all_columns not in {None, evaluation.reference} else ""
-    caption += f"The reference, {title_of(evaluation.reference)}, has the widest line{all_grey}."
+    all_grey = ", and all columns are grey" if evaluation.all_columns not in {None, evaluation.config.reference} else ""
+    caption += f"The reference, {title_of(evaluation.config.reference)}, has the widest line{all_grey}."
     if any(cell.used < cell.n_components for cell in cells):
         caption += " Hollow: the method gave fewer components than asked for."
     return caption
@@ -185,7 +185,7 @@ def split_errors(evaluation: Evaluation) -> list[Figure]:
     the same classifier.
     """
     use = recommended(evaluation)
-    if use is None or len(evaluation.methods) < 2 or use.summary.count < 2:
+    if use is None or len(evaluation.config.labels) < 2 or use.summary.count < 2:
         return []
     cells = [cell for cell in evaluation.distinct if cell.classifier == use.classifier and cell.method != use.method]
     others = sorted((lowest([cell for cell in cells if cell.method == m]) for m in {c.method for c in cells}),

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.component_rule import lowest
-from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.chart import LETTER, WIDTH, distinct, text, words
 from mmpca_dist.pictures.frame import Drawn, Figure
 from mmpca_dist.results.answer import cells_of_answer, digits, label, named
+from mmpca_dist.results.evaluation import Evaluation
 from mmpca_dist.results.forms import written
 
 LINE, HEAD, CELL = 19, 40, 250
@@ -24,7 +24,7 @@ LONG_NAME, SHADE = 40, 0.5
 
 def error_map(evaluation: Evaluation) -> Figure:
     """Return the mean errors of all methods and numbers of components at a glance, a panel for each classifier."""
-    sizes, methods, decimals, panels = evaluation.n_components, evaluation.methods, digits(evaluation), []
+    sizes, methods, decimals, panels = evaluation.config.sizes, evaluation.config.labels, digits(evaluation), []
     for classifier in evaluation.classifiers:
         means = np.array([[evaluation.cells[m, k, classifier].summary.mean for k in sizes] for m in methods])
         heads = [str(size) if j else written("size", size) for j, size in enumerate(sizes)]

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import cells_table, classes_table
 from mmpca_dist.jobs.records import CompareRecord
 from mmpca_dist.pictures.frame import Figure, PagePart
@@ -19,6 +18,7 @@ from mmpca_dist.report.error_curves import errors_part, split_errors
 from mmpca_dist.report.error_maps import confusions, error_map
 from mmpca_dist.report.pages import figures_of, page, write_page
 from mmpca_dist.report.signed_margins import margin_pictures
+from mmpca_dist.results.evaluation import Evaluation
 from mmpca_dist.results.evaluation_result import EvaluationResult, evaluation_result
 from mmpca_dist.stores import storage
 
@@ -45,8 +45,10 @@ def parts(evaluation: Evaluation, result: EvaluationResult | None = None) -> lis
 def render_evaluation(evaluation: Evaluation, parts: Sequence[PagePart]) -> str:
     """Return the report of an evaluation as one HTML document."""
     return page(
-        "Evaluation", evaluation, parts[1:], {"method": len(evaluation.methods), "split": evaluation.n_splits},
-        answer=next(iter(parts), None), dask_page="\n  performance_report: true\n" in evaluation.config_yaml,
+        "Evaluation", evaluation.dataset, parts[1:],
+        {"method": len(evaluation.config.labels), "split": evaluation.n_splits},
+        notes=evaluation.notes, stages=evaluation.stages, config=evaluation.config_yaml, libraries=evaluation.versions,
+        answer=next(iter(parts), None), dask_page=evaluation.config.compute.performance_report,
     )  # fmt: skip
 
 

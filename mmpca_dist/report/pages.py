@@ -14,6 +14,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from mmpca_dist.jobs.directory import versions
 from mmpca_dist.jobs.records import ReportRecord
 from mmpca_dist.pictures.chart import STYLE, svg_file
 from mmpca_dist.pictures.frame import Figure, Heading, PagePart, Plot, PrintedTable
@@ -28,20 +29,20 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\uff
 
 
 def page(
-    about: str, results: Any, parts: Sequence[PagePart], facts: Mapping[str, int], *,
-    answer: PagePart | None = None, dask_page: bool = False,
-    about_config: str = "as resolved; with it and the same data the run can be repeated",
+    about: str, dataset: Mapping[str, Any], parts: Sequence[PagePart], facts: Mapping[str, int], *,
+    notes: Sequence[str] = (), stages: Mapping[str, float] | None = None, config: str = "",
+    libraries: Mapping[str, str] | None = None, answer: PagePart | None = None,
+    dask_page: bool = False, about_config: str = "as resolved; with it and the same data the run can be repeated",
 ) -> str:  # fmt: skip
     """Return a page as one HTML document.
 
-    Its title is what the page is ``about``, a run or an evaluation, and that of the data set. ``results`` have what all
-    pages show: ``dataset``, ``notes``, ``stages`` (their seconds), ``config_yaml`` and ``versions``. ``facts`` are
-    numbers in addition to those of the data set, with their units, and the ``answer`` sentences and commands below the
-    title. ``dask_page`` says whether Dask's own report lies beside it. What there is none of is left out: classes,
-    stages, a configuration, of which ``about_config`` tells.
+    Its title is what the page is ``about``, a run or an evaluation, and that of the ``dataset``. ``facts`` are numbers
+    in addition to those of the data set, with their units, and the ``answer`` sentences and commands below the title.
+    ``stages`` have their seconds, ``libraries`` their versions, by default those of this process. ``dask_page`` says
+    whether Dask's own report lies beside it. What there is none of is left out: classes, stages, a configuration, of
+    which ``about_config`` tells.
     """
-    dataset, stages = results.dataset, results.stages
-    times = written("time", sum(stages.values())), "in all stages"
+    times = written("time", sum(stages.values())) if stages else "", "in all stages"
     tables = table_parts(dataset) if "targets" in dataset or dataset["classes"] else []
     plots = [plot for part in parts for plot in part.plots]
     environment = jinja2.Environment(
@@ -58,16 +59,16 @@ def page(
         dataset=dataset,
         facts=[*(_facts(dataset, facts) if dataset["n_rows"] else []), *([times] if stages else [])],
         colours=Markup(style() + STYLE),  # noqa: S704 - no text of data
-        notes=results.notes,
+        notes=notes,
         answer=answer or PagePart("", ""),
         parts=[*parts, *tables, *([stages_part(stages)] if stages else [])],
         payloads={plot.name: _payload(plot) for plot in plots},
         scripts=[*([_script("bokeh")] if plots else []), _script("page")],
-        config=results.config_yaml,
+        config=config,
         about_config=about_config,
         dask_page=dask_page,
         versions=PrintedTable(
-            [Heading("library"), Heading("version")], list(results.versions.items()), "Versions", opens=False
+            [Heading("library"), Heading("version")], list((libraries or versions()).items()), "Versions", opens=False
         ),
     )
 

@@ -88,4 +88,7 @@ def render(contents: RunResult, figures: list[Figure]) -> str:
     ]
     lead = [answer_words(sample, projected)] if sample is not None and shown else [contents.intro]
     answer = PagePart("answer", "", lead=lead, commands=asked)
-    return page("Run", contents, parts, {"method": len(methods)}, answer=answer, dask_page=contents.dask_page)
+    return page(
+        "Run", dataset, parts, {"method": len(methods)}, notes=contents.notes, stages=contents.stages, answer=answer,
+        config=contents.config_yaml, libraries=contents.versions, dask_page=contents.dask_page,
+    )  # fmt: skip

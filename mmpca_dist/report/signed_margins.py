@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Key
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.chart import NARROW, Axis, Panel, key, percent, words
@@ -13,6 +12,7 @@ from mmpca_dist.pictures.frame import Figure
 from mmpca_dist.report.error_curves import drawn_sizes
 from mmpca_dist.results.answer import label
 from mmpca_dist.results.error_tables import SignedMargins, signed_margins
+from mmpca_dist.results.evaluation import Evaluation
 from mmpca_dist.results.forms import written
 
 AFTER = ("c0", "c1")
@@ -72,7 +72,7 @@ def _picture(
         for i, size in enumerate(sizes)
     ]
     title = f"Margins: {label(evaluation, classifier)}"
-    caption = _caption(evaluation, list(after), len(sizes) < len(evaluation.n_components))
+    caption = _caption(evaluation, list(after), len(sizes) < len(evaluation.config.sizes))
     medians = ", ".join(
         f"{title_of(method)} {written('margin', margins[-1].median)}" for method, margins in after.items()
     )
@@ -93,12 +93,12 @@ def _edges(drawn: list[SignedMargins], before: SignedMargins | None) -> NDArray[
 
 
 def _caption(evaluation: Evaluation, methods: list[str], chosen: bool) -> str:
-    reference = title_of(evaluation.reference)
-    missing = [title_of(m) for m in evaluation.reducing if m not in (*methods, evaluation.reference)]
+    reference = title_of(evaluation.config.reference)
+    missing = [title_of(m) for m in evaluation.reducing if m not in (*methods, evaluation.config.reference)]
     caption = (
         f"Signed distances of {evaluation.margin_rows} to the hyperplane of the classifier, of all splits together: "
         "left of zero, rows are misclassified. "
-        f"Grey: in the original columns{', standardised' * evaluation.standardized}. "
+        f"Grey: in the original columns{', standardised' * evaluation.config.standardizes}. "
         "Outlines: after projection; dashed lines are the medians; in brackets, the number of components."
         + (f" Shown with the number of components at which {reference} errs least." if chosen else "")
         + (f" Not shown, because their classifiers have no hyperplane: {', '.join(missing)}." if missing else "")

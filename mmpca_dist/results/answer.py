@@ -6,7 +6,6 @@ import math
 import re
 import shlex
 from statistics import mean
-from typing import Any
 
 import yaml
 
@@ -14,9 +13,9 @@ from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.errors import plural
 from mmpca_dist.evaluation.comparisons import CorrectedTest, SignTest, Summary
 from mmpca_dist.evaluation.component_rule import lowest, near_lowest
-from mmpca_dist.evaluation.results import Evaluation, difference_of, verdict
 from mmpca_dist.evaluation.tables import Cell, Key
-from mmpca_dist.methods.base.registry import METHODS, title_of
+from mmpca_dist.methods.base.registry import title_of
+from mmpca_dist.results.evaluation import Evaluation, difference_of, verdict
 from mmpca_dist.results.forms import with_deviation, written
 from mmpca_dist.results.result import config_in
 
@@ -40,7 +39,7 @@ def spread(summary: Summary, decimals: int) -> str:
 
 def components(evaluation: Evaluation, cell: Cell) -> str:
     """Return "8 components", with how many were asked for where these are more; "30 columns" without a reduction."""
-    if cell.method in evaluation.unreduced:
+    if cell.method in evaluation.config.unreduced:
         return f"{cell.used:,} columns"
     words = plural(cell.used, "component")
     return words if cell.used == cell.n_components else f"{words} ({cell.n_components} asked for)"
@@ -48,7 +47,7 @@ def components(evaluation: Evaluation, cell: Cell) -> str:
 
 def named(evaluation: Evaluation, cell: Cell) -> str:
     """Return "M-PCA2 with 8 components under naive Bayes", or "All columns (30) under naive Bayes"."""
-    size = f"({cell.used:,})" if cell.method in evaluation.unreduced else f"with {components(evaluation, cell)}"
+    size = f"({cell.used:,})" if cell.method in evaluation.config.unreduced else f"with {components(evaluation, cell)}"
     under = "" if evaluation.reconstructs else f" under {label(evaluation, cell.classifier)}"
     return f"{title_of(cell.method)} {size}{under}"
 
@@ -107,8 +106,8 @@ def _baseline(evaluation: Evaluation, lowest: float, decimals: int) -> str:
 
 def _against(evaluation: Evaluation, best: Cell, rival: Cell, test: CorrectedTest) -> str:
     difference, decimals = rival.summary.mean - best.summary.mean, digits(evaluation)
-    if best.method == evaluation.reference:
-        reference = title_of(evaluation.reference)
+    if best.method == evaluation.config.reference:
+        reference = title_of(evaluation.config.reference)
         opening = f"No method has a lower mean than the reference, {reference}; the nearest is"
     else:
         opening = "The reference at its best is"
@@ -138,7 +137,7 @@ def _tested(evaluation: Evaluation, best: Cell, test: SignTest, t_test: Correcte
     if splits == 1:
         return [f"One split has no standard error: {title} has {'fewer' if test.wins else 'no fewer'} errors in it."]
     return [
-        f"{corrected(t_test, title_of(evaluation.reference))} Of these {splits} splits, {title} errs less "
+        f"{corrected(t_test, title_of(evaluation.config.reference))} Of these {splits} splits, {title} errs less "
         f"in {test.wins}, more in {test.untied - test.wins} and as often in {splits - test.untied} (sign test of these "
         f"splits: {written('p', test.p_value)}).",
         *_limits(evaluation, t_test, best.summary.overlap),
@@ -149,7 +148,7 @@ def _limits(evaluation: Evaluation, test: CorrectedTest, overlap: float) -> list
     """Return what weakens a test: folds that are dealt once have little power; of few rows too many tests reject."""
     if test.p_value is None:
         return []
-    if evaluation.folds_dealt == 1:
+    if evaluation.config.evaluation.in_folds and evaluation.config.evaluation.count == 1:
         advice = "Folds that are dealt once show few differences: set evaluation.count to 4 to find more."
         return [] if test.is_significant else [advice]
     if evaluation.dataset["n_rows"] < FEW_ROWS and overlap < 1:
@@ -182,7 +181,7 @@ def advise(evaluation: Evaluation) -> tuple[list[str], list[str], list[str]]:
     """
     if evaluation.reconstructs:
         return _least_left(evaluation), [], []
-    cells, unreduced = evaluation.distinct, evaluation.unreduced
+    cells, unreduced = evaluation.distinct, evaluation.config.unreduced
     use, other, reference = cells_of_answer(evaluation)
     if recommended(evaluation) is None:
         baseline = f"the baseline ({guess(evaluation)}), {evaluation.baseline:.{digits(evaluation)}f}%"
@@ -192,7 +191,7 @@ def advise(evaluation: Evaluation) -> tuple[list[str], list[str], list[str]]:
     if use.summary.mean == 0:
         answer.append("Not one row is wrong: make sure that no column is known only together with the label.")
     commands = [] if use.method in unreduced else [_run(evaluation, use)]
-    largest, most = evaluation.n_components[-1], evaluation.dataset["n_features"]
+    largest, most = evaluation.config.sizes[-1], evaluation.dataset["n_features"]
     reducing = [cell for cell in cells if cell.method not in unreduced]
     if reducing and lowest(reducing).used == largest < most and not _at_limit(evaluation, lowest(reducing)):
         at = f"{largest} components, the most that were tried"
@@ -211,7 +210,7 @@ def recommended(evaluation: Evaluation) -> Cell | None:
 def _least_left(evaluation: Evaluation) -> list[str]:
     """Return which method leaves least of the variance, for each number of components."""
     cells, decimals = evaluation.cells.values(), digits(evaluation)
-    best = [lowest([cell for cell in cells if cell.n_components == size]) for size in evaluation.n_components]
+    best = [lowest([cell for cell in cells if cell.n_components == size]) for size in evaluation.config.sizes]
     told = ", ".join(f"{cell.summary.mean:.{decimals}f}% ({named(evaluation, cell)})" for cell in best)
     return [
         f"The least of the variance that any method leaves is {told}.",
@@ -225,7 +224,7 @@ def cells_of_answer(evaluation: Evaluation) -> tuple[Cell, Cell | None, Cell | N
     All columns are tested against the best reduction, and a reduction against all columns. Without these there is no
     test. The reference's is None where it is what to use, or reduces nothing.
     """
-    cells, unreduced, reference = evaluation.distinct, evaluation.unreduced, evaluation.reference
+    cells, unreduced, reference = evaluation.distinct, evaluation.config.unreduced, evaluation.config.reference
     near = [cell for cell in near_lowest(cells) if cell.used] or cells
     use = _fewest([cell for cell in near if cell.method not in unreduced] or near)
     others = [cell for cell in cells if (cell.method in unreduced) != (use.method in unreduced)]
@@ -238,15 +237,12 @@ def cells_of_answer(evaluation: Evaluation) -> tuple[Cell, Cell | None, Cell | N
 
 def _at_limit(evaluation: Evaluation, cell: Cell) -> bool:
     """Tell whether the method has no more components: those with one fewer than there are classes."""
-    name = _section(evaluation, cell)["name"]
-    of_classes = name in METHODS and METHODS[name].estimator.traits.by_classes
+    of_classes = _section(evaluation, cell).method.estimator.traits.by_classes
     return of_classes and cell.used >= len(evaluation.dataset["classes"]) - 1
 
 
-def _section(evaluation: Evaluation, cell: Cell) -> dict[str, Any]:
-    methods = yaml.safe_load(evaluation.config_yaml)["methods"]
-    sections = ({"name": each} if isinstance(each, str) else each for each in methods)
-    return next(each for each in sections if each.get("label", each["name"]) == cell.method)
+def _section(evaluation: Evaluation, cell: Cell) -> MethodSection:
+    return next(section for section in evaluation.config.methods if section.label == cell.method)
 
 
 def _fewest(cells: list[Cell]) -> Cell:
@@ -254,7 +250,7 @@ def _fewest(cells: list[Cell]) -> Cell:
 
 
 def _sentence(evaluation: Evaluation, use: Cell, other: Cell | None, reference: Cell | None) -> str:
-    unreduced = evaluation.unreduced
+    unreduced = evaluation.config.unreduced
     under = "" if len(evaluation.classifiers) == 1 else f" under {label(evaluation, use.classifier)}"
     what = "Keep" if use.method in unreduced else "Use"
     clauses = [f"{what} {_named(evaluation, use)}{under}: {_score(evaluation, use, ' errors')}"]
@@ -277,7 +273,7 @@ def _why(evaluation: Evaluation, use: Cell) -> list[str]:
     decimals, error = digits(evaluation), best.summary.corrected_standard_error
     where = "" if best.classifier == use.classifier else f" under {label(evaluation, best.classifier)}"
     subject = _named(evaluation, best)
-    opening = f"A{subject[1:]} have" if best.method in evaluation.unreduced else f"{subject} has"
+    opening = f"A{subject[1:]} have" if best.method in evaluation.config.unreduced else f"{subject} has"
     return [
         f"{opening} the lowest mean, {best.summary.mean:.{decimals}f}%{where}; means within one "
         f"standard error of it, {error:.{decimals + 1}f}, are as good, and of these the fewest components are best."
@@ -289,7 +285,7 @@ def _how_sure(evaluation: Evaluation, use: Cell, other: Cell) -> list[str]:
     if use.summary.count == 1:
         return ["One split does not tell how sure this is."]
     test = difference_of(evaluation, use, other, evaluation.all_columns)
-    than, keeps = _named(evaluation, other), use.method in evaluation.unreduced
+    than, keeps = _named(evaluation, other), use.method in evaluation.config.unreduced
     subject = f"A{_named(evaluation, use)[1:]}" if keeps else _named(evaluation, use)  # "All 13 columns"
     if math.isclose(test.difference, 0, abs_tol=1e-9):
         return [f"{subject} {'are' if keeps else 'is'} as good as {than}. {corrected(test, ALL_COLUMNS)}"]
@@ -300,7 +296,7 @@ def _how_sure(evaluation: Evaluation, use: Cell, other: Cell) -> list[str]:
 
 
 def _named(evaluation: Evaluation, cell: Cell) -> str:
-    if cell.method in evaluation.unreduced:
+    if cell.method in evaluation.config.unreduced:
         return f"all {cell.used:,} columns"
     return f"{title_of(cell.method)} with {plural(cell.used, 'component')}"
 
@@ -315,14 +311,11 @@ def _score(evaluation: Evaluation, cell: Cell, unit: str = "") -> str:
 
 def _run(evaluation: Evaluation, use: Cell) -> str:
     """Return the command that fits the method with its options; a reference that is another must not be named."""
-    config = yaml.safe_load(evaluation.config_yaml)
     section = _section(evaluation, use)
-    name = section["name"]
-    default = MethodSection.model_validate(name).model_dump(mode="json")
-    chosen = name if section in ({"name": name}, default) else section
+    chosen = section.name if section == MethodSection.model_validate(section.name) else section.model_dump(mode="json")
     method = yaml.safe_dump([chosen], default_flow_style=True, width=math.inf)
     settings = [f"methods={method.strip()}", f"n_components={use.used}"]
-    named = config.get("evaluation", {}).get("reference") not in (None, use.method)
+    named = evaluation.config.evaluation.reference not in (None, use.method)
     return _command(evaluation, "run", use.method, *settings, *(["evaluation.reference=null"] if named else []))
 
 

@@ -15,7 +15,6 @@ from mmpca_dist.evaluation.comparisons import LEVEL
 from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MOMENTS
 from mmpca_dist.evaluation.margins import QUANTILES
-from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Cell, Key
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.frame import Field, Heading, PrintedTable
@@ -28,6 +27,7 @@ from mmpca_dist.results.answer import (
     named,
     spread,
 )
+from mmpca_dist.results.evaluation import Evaluation
 from mmpca_dist.results.forms import DASH, FORMS, with_deviation, written
 
 ERRORS_IN_BRIEF = "Errors in percent: mean (standard deviation) over splits"
@@ -42,7 +42,7 @@ SHARED = {
 
 def error_tables(evaluation: Evaluation) -> list[PrintedTable]:
     """Return the tables of errors: one, or one for each classifier where columns are many."""
-    sizes, classifiers = evaluation.n_components, list(evaluation.classifiers)
+    sizes, classifiers = evaluation.config.sizes, list(evaluation.classifiers)
     together = len(sizes) * len(classifiers) <= WIDEST
     groups = [classifiers] if together else [[name] for name in classifiers]
     return [
@@ -52,8 +52,8 @@ def error_tables(evaluation: Evaluation) -> list[PrintedTable]:
 
 
 def _error_table(evaluation: Evaluation, number: int, title: str, classifiers: list[str]) -> PrintedTable:
-    cells, methods, decimals = evaluation.cells, evaluation.methods, digits(evaluation)
-    pairs = [(size, name) for size in evaluation.n_components for name in classifiers]
+    cells, methods, decimals = evaluation.cells, evaluation.config.labels, digits(evaluation)
+    pairs = [(size, name) for size in evaluation.config.sizes for name in classifiers]
     columns = [
         Heading(written("size", size), "error") if title else Heading(name, "error", written("size", size))
         for size, name in pairs
@@ -61,7 +61,7 @@ def _error_table(evaluation: Evaluation, number: int, title: str, classifiers: l
     least = {pair: min(cells[method, *pair].summary.mean for method in methods) for pair in pairs}
     rows = [
         [
-            Field(title_of(method), ["the reference" if method == evaluation.reference else method]),
+            Field(title_of(method), ["the reference" if method == evaluation.config.reference else method]),
             *(_error(cells[method, *pair], least[pair], decimals) for pair in pairs),
         ]
         for method in methods
@@ -107,8 +107,8 @@ def brief_table(evaluation: Evaluation) -> PrintedTable:
     decimals, names = digits(evaluation), list(evaluation.classifiers)
     distinct = {cell.key for cell in evaluation.distinct}
     rows: list[list[str]] = []
-    for method in evaluation.methods:
-        for size in evaluation.n_components:
+    for method in evaluation.config.labels:
+        for size in evaluation.config.sizes:
             cells = [evaluation.cells[method, size, name] for name in names]
             if any(cell.key in distinct for cell in cells):
                 used = cells[0].used
@@ -164,11 +164,11 @@ def standings(evaluation: Evaluation) -> PrintedTable:
     It is compared with the reference's mean with as many components under the same classifier, and with that of all
     columns, by the corrected t-test after Holm's correction.
     """
-    decimals, rows, compared_with = digits(evaluation), [], [(title_of(evaluation.reference), evaluation.cells)]
-    if evaluation.all_columns not in (None, evaluation.reference):
+    decimals, rows, compared_with = digits(evaluation), [], [(title_of(evaluation.config.reference), evaluation.cells)]
+    if evaluation.all_columns not in (None, evaluation.config.reference):
         compared_with.append((ALL_COLUMNS, evaluation.against_all_columns))
     sides = [f"{side} {other}" for other, _ in compared_with for side in ("below", "above")]
-    for method in evaluation.methods:
+    for method in evaluation.config.labels:
         best = lowest([cell for cell in evaluation.cells.values() if cell.method == method])
         with_what = f"{components(evaluation, best)}, {label(evaluation, best.classifier)}"
         compared = [count for _, cells in compared_with for count in _significant(cells, method)]
@@ -194,7 +194,7 @@ def _significant(cells: Mapping[Key, Cell], method: str) -> list[str]:
 def costs(evaluation: Evaluation) -> PrintedTable:
     """Return time and bytes read for each method, and for what serves several."""
     seconds, read = evaluation.seconds, evaluation.bytes_read
-    names = list(dict.fromkeys([*evaluation.methods, *SHARED, *seconds, *read]))
+    names = list(dict.fromkeys([*evaluation.config.labels, *SHARED, *seconds, *read]))
     names = [name for name in names if name in seconds or name in read]
     rows = [
         (

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 from mmpca_dist.errors import plural
 from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.published import agreement, has_margin_pca, sources_of
-from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Cell, cells_table
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import finished
@@ -32,6 +31,7 @@ from mmpca_dist.results.error_tables import (
     regression_table,
     standings,
 )
+from mmpca_dist.results.evaluation import Evaluation
 from mmpca_dist.results.forms import written
 from mmpca_dist.results.result import Result, commands_by_purpose
 from mmpca_dist.results.run_result import run_result
@@ -87,7 +87,7 @@ def evaluation_result(evaluation: Evaluation) -> EvaluationResult:
     parts.append(_errors(evaluation))
     if margins := margin_tables(evaluation):
         parts.append(PagePart("signed-margins", "Margins", MARGIN_WORDS, tables=margins))
-    if evaluation.published:
+    if evaluation.config.evaluation.published:
         tables = [_published_table(evaluation)] if evaluation.compared else []
         parts.append(PagePart("published", "Published figures", [published_words(evaluation)], tables=tables))
         verdict = [*verdict, published_words(evaluation)]
@@ -111,7 +111,7 @@ def evaluation_result(evaluation: Evaluation) -> EvaluationResult:
 
 
 def _verdict(evaluation: Evaluation, use: Cell | None, lead: list[str]) -> PagePart:
-    reference, tests = title_of(evaluation.reference), f"{plural(evaluation.n_tests, 'test')} against it"
+    reference, tests = title_of(evaluation.config.reference), f"{plural(evaluation.n_tests, 'test')} against it"
     about = [
         f"{evaluation.splits[:1].upper()}{evaluation.splits[1:]}. "
         f"{'Error' if evaluation.reconstructs else 'Classifiers'}: {'; '.join(evaluation.classifiers.values())}.",
@@ -128,9 +128,10 @@ def _verdict(evaluation: Evaluation, use: Cell | None, lead: list[str]) -> PageP
 def _errors(evaluation: Evaluation) -> PagePart:
     about = (
         "Mean (standard deviation) of the test error over the splits, in percent; the lowest mean of "
-        f"each column is on a coloured ground. Below it, p of the difference from {title_of(evaluation.reference)} "
-        "with as many components under the same classifier: two-sided, by the corrected resampled t-test (Nadeau & "
-        f"Bengio 2003), after Holm's correction for {plural(evaluation.n_tests, 'test')} against it; in bold where "
+        "each column is on a coloured ground. Below it, p of the difference from "
+        f"{title_of(evaluation.config.reference)} with as many components under the same classifier: two-sided, by the "
+        "corrected resampled t-test (Nadeau & Bengio 2003), after Holm's correction for "
+        f"{plural(evaluation.n_tests, 'test')} against it; in bold where "
         'it is at most 0.05 and the method errs less. "Sign": p of the sign test for the method erring less, as in Luo '
         "& Durrant 2017. It is of these splits only: splits share rows, so that of two equal methods one errs less by "
         'it in far more than one data set of twenty. "With 1": the method gave so many components only'
@@ -168,8 +169,8 @@ def _published_table(evaluation: Evaluation) -> PrintedTable:
 def published_words(evaluation: Evaluation) -> str:
     """Return in words how many means, of PCA and M-PCA where there are such, agree with the published ones."""
     all_means = agreement(evaluation.compared)
-    source = sources_of(evaluation.published)
-    opening = f"Own figures, of {evaluation.dataset['uri']}, next to those of {source} for {evaluation.published}. "
+    published = evaluation.config.evaluation.published
+    opening = f"Own figures, of {evaluation.dataset['uri']}, next to those of {sources_of(published)} for {published}. "
     if not evaluation.compared:
         return opening + "None of the published cells was evaluated here."
     if not all_means.compared:
@@ -180,7 +181,7 @@ def published_words(evaluation: Evaluation) -> str:
     undecided = f", and {all_means.open} more may be, as published ones are rounded" if all_means.open else ""
     return (
         f"{opening}Of the {all_means.compared} means{about}, {all_means.within} "
-        f"({written('share', all_means.share)}) are within two "
+        f"({written('share', all_means.within / all_means.compared)}) are within two "
         f"combined standard errors{undecided}. {len(missed)} of all {len(evaluation.compared)} cells miss "
         f"by more, {unknown} of them for no reason that was measured on this data set. Published figures are rounded "
         "to a tenth of a percent."

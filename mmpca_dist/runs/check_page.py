@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
 
 import numpy as np
 
 from mmpca_dist.column_words import PERSONAL
 from mmpca_dist.errors import plural
-from mmpca_dist.jobs.directory import versions
 from mmpca_dist.pictures.chart import gauge, sparkline
 from mmpca_dist.pictures.frame import Field, Heading, PagePart, PrintedTable
 from mmpca_dist.report.pages import page
@@ -54,12 +52,12 @@ def check_page(checked: TableCheck, output: str | None = None) -> str:
     headings = [COLUMN, VALUES, Heading("alert", "name"), Heading("what was found"), USE]
     return page(
         "Check",
-        SimpleNamespace(dataset=dataset, notes=notes, stages={}, versions=versions(), config_yaml=config),
+        dataset,
         [PagePart("alerts", "Columns to look at", lead=[lead or "Nothing."] if lead or not found else [],
                   tables=[_table(headings, found)] if found else []),
          _columns(checked, values) if uses else _unnamed(checked)],
         {**({"column": len(uses)} if uses else {}), "alert": len(alerts)},
-        answer=_answer(checked, output), about_config="as mmpca check writes it with -o",
+        notes=notes, config=config, answer=_answer(checked, output), about_config="as mmpca check writes it with -o",
     )  # fmt: skip
 
 

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import DamageError
-from mmpca_dist.jobs.directory import versions
 from mmpca_dist.jobs.finished_runs import open_run
 from mmpca_dist.jobs.records import Results
 from mmpca_dist.methods.base.registry import title_of
@@ -56,12 +55,9 @@ def compare_page(comparisons: Sequence[Comparison]) -> str:
             *([PagePart(f"{one.content}-results", title, tables=[_table(title, found, one.notes)])] if found else []),
         ]
     lead.append(", ".join(f"{letter} is {folder}" for letter, folder in named.items()) + ".")
-    results = SimpleNamespace(
-        dataset={"uri": f"{len(named)} runs", "n_rows": 0, "n_features": 0, "classes": []},
-        notes=[], stages={}, versions=versions(), config_yaml="",
-    )  # fmt: skip
+    dataset = {"uri": f"{len(named)} runs", "n_rows": 0, "n_features": 0, "classes": []}
     lead[-1] += f" They differ in {', '.join(differ)}." if differ else " Their settings and data are the same."
-    return page("Comparison", results, parts, {}, answer=PagePart("", "", lead=lead))
+    return page("Comparison", dataset, parts, {}, answer=PagePart("", "", lead=lead))
 
 
 def _best(found: dict[str, tuple[float, str]], told: str, more: str) -> list[str]:

@@ -15,7 +15,6 @@ from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.configuration.schema import RunConfig, as_config
 from mmpca_dist.eigen.options import choose_solver
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.splits import PartSizes
 from mmpca_dist.evaluation.tables import RECONSTRUCTION, REGRESSION, ErrorTable
 from mmpca_dist.evaluation.training import read_all
@@ -32,6 +31,7 @@ from mmpca_dist.passes.rows import spread_sample
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.predictors.classifiers import is_from_moments
 from mmpca_dist.predictors.fits import GRID, choose_C
+from mmpca_dist.results.evaluation import Evaluation
 from mmpca_dist.results.notes import goes_by_scatter, note_ahead
 from mmpca_dist.runs import evaluation_scores
 from mmpca_dist.runs.evaluation_scores import SplitRecords
@@ -201,20 +201,13 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
             **{name: fact for name, fact in count.items() if name in FACTS},
         },
         splits=held_out_in_words(config.evaluation, len(splits), classless),
-        methods=config.labels,
-        unreduced=config.unreduced,
-        folds_dealt=config.evaluation.count if config.evaluation.in_folds else 0,
-        own_units=frozenset(section.label for section in config.methods if not section.method.orthonormal),
-        n_components=config.sizes,
+        config=config,
         classifiers=_titles(config, results.of(records.TUNE)["penalties"]),
-        reference=config.reference,
         table=ErrorTable.of(splits, count["n_rows"]),
         margin_rows="a sample of the rows held out" if sampled else "the rows held out",
-        standardized=config.standardizes,
         margins=[{**line, "split": record["split"]} for record in splits for line in record["margins"]],
         seconds=_summed(record["seconds"] for record in splits),
         bytes_read=_summed(record["read"] for record in splits),
-        published=config.evaluation.published,
         baselines=[100 * record["guessed"] / record["rows"] for record in splits],
         notes=list(dict.fromkeys(notes)),
         stages={name: results[name]["seconds"] for name in results},

@@ -35,7 +35,7 @@ from mmpca_dist.jobs import records
 from mmpca_dist.jobs.finished_runs import load_model, solved_methods, statistics_of
 from mmpca_dist.jobs.job import Job
 from mmpca_dist.jobs.stored_arrays import load_value, save_value
-from mmpca_dist.jobs.stored_belonging import COUNTS, FOLDS, HELD_OUT, WHOLE, load_scorers, save_scorers
+from mmpca_dist.jobs.stored_belonging import COUNTS, FOLDS, HELD_OUT, WHOLE
 from mmpca_dist.methods.base.shrinkage import statistics_of_parts
 from mmpca_dist.methods.concept_eraser import ConceptEraser
 from mmpca_dist.passes.rows import Rows
@@ -157,10 +157,10 @@ class FoldScoring(FoldPass):
 
     def fit(self, rows: Rows, folds: SplitMoments) -> list[str]:
         scorers = self._scorers(rows, self.splits, ((one, None) for one in folds.statistics(self.request)))
-        return [save_scorers(self.job.run, FOLDS, scorers, self.splits.classes)]
+        return [save_value(self.job.run, FOLDS, scorers)]
 
     def scoring(self) -> HeldOutScores:
-        scorers = load_scorers(self.job.run, self.job.results.of(records.REDUCE), FOLDS, self.splits.classes)
+        scorers = load_value(self.job.run, self.job.results.of(records.REDUCE), FOLDS)
         adjustment = statistics_of(self.job.run).adjustment if self.job.dataset.widening else None
         return HeldOutScores.of_belonging(self.splits, scorers, self.section.scores, adjustment)
 
@@ -183,7 +183,7 @@ class FoldScoring(FoldPass):
         return {
             "limits": {m: {n: one.limit(self.section.alpha) for n, one in own.items()} for m, own in counts.items()},
             "notes": notes,
-            "outputs": [save_scorers(job.run, WHOLE, whole, parts.classes), save_value(job.run, COUNTS, counts)],
+            "outputs": [save_value(job.run, WHOLE, whole), save_value(job.run, COUNTS, counts)],
         }
 
     def _scorers(self, rows: Rows, parts: Splits, training: Iterator[Trained]) -> list[RowScorer]:

@@ -44,7 +44,7 @@ def monitor(config: MonitorConfig, callbacks: list[Callback] | None = None, clie
     """
     run, output = open_run(config.run), storage.normalize(config.output or f"{config.run.rstrip('/')}-monitor")
     method = config.method or solved_methods(run, run.config.labels)[0]
-    belonging = load_belonging(run, method, counted(run).classes)
+    belonging = load_belonging(run, method)
     alpha = belonging.alpha if config.alpha is None else config.alpha
     refuse_few(belonging.n_held_out, alpha, len(belonging.counts))
     uri = storage.join(output, f"{storage.digest(config.dataset)[:8]}.zarr")
@@ -104,18 +104,23 @@ def _outside(
 
 def _drift(run: RunDirectory, method: str, uri: str, alpha: float) -> dict[str, Any]:
     """Compare the classes with those of the run, in the coordinates of the method."""
-    model, stored = load_model(run.uri, method), load_reduced(run, method, counted(run).classes)
+    model, stored = load_model(run.uri, method), load_reduced(run, method)
     arriving = moments_of(open_dataset(uri), precision="double")
     drift: Drift = stored.drift(arriving.mapped(np.eye(arriving.n_features), -_of_mean(model)))
     columns = [np.argsort(-np.abs(model.projection()[0] @ one.direction), kind="stable")[:5] for one in drift.classes]
     return {
+        **_changes(drift, alpha),
         "classes": [_told(one, model, own) for one, own in zip(drift.classes, columns, strict=True)],
-        "moved": [str(one.label) for one in drift.moved(alpha) if one.distance >= APART],
         "spread": [str(one.label) for one in drift.classes if one.spreads_otherwise],
-        "new": [str(label) for label in drift.new],
-        "missing": [str(label) for label in drift.missing],
-        "share": drift.moved_share if drift.shares <= alpha else 0.0,
     }
+
+
+def _changes(drift: Drift, alpha: float) -> dict[str, Any]:
+    """Return the labels of classes that moved, the farthest first, are new or missing, and the share that changed."""
+    far = sorted((one for one in drift.moved(alpha) if one.distance >= APART), key=lambda one: -one.distance)
+    labels = {"moved": [one.label for one in far], "new": drift.new, "missing": drift.missing}
+    share = drift.moved_share if drift.shares <= alpha else 0.0
+    return {**{name: [str(label) for label in own] for name, own in labels.items()}, "share": share}
 
 
 def _of_mean(model: MomentReducer) -> NDArray[np.float64]:
@@ -156,14 +161,13 @@ def _drift_of_moments(base: RunDirectory, stored: ClassMoments, new: ClassMoment
         return None
     if drift.classes and all(np.isnan(one.p) for one in drift.classes):
         return None
-    far = sorted((one for one in drift.moved(ALPHA) if one.distance >= APART), key=lambda one: -one.distance)
-    classes = [_told(one, model, [j for j, _ in one.columns]) for one in far[:NAMED]]
-    moved, new_labels = ([str(label) for label in labels] for labels in ([one.label for one in far], drift.new))
+    record, by_label = _changes(drift, ALPHA), {str(one.label): one for one in drift.classes}
+    far = [by_label[label] for label in record["moved"][:NAMED]]
+    record["classes"] = [_told(one, model, [j for j, _ in one.columns]) for one in far]
     if base.config.dataset.classless:  # a label that nobody gave
-        classes, moved = [{**one, "class": ALL_ROWS} for one in classes], [ALL_ROWS] * len(moved)
-    share = drift.moved_share if drift.shares <= ALPHA else 0.0
-    missing = [str(label) for label in drift.missing]
-    return {"classes": classes, "moved": moved, "new": new_labels, "missing": missing, "share": share}
+        record["moved"] = [ALL_ROWS] * len(record["moved"])
+        record["classes"] = [{**one, "class": ALL_ROWS} for one in record["classes"]]
+    return record
 
 
 def _told(one: ClassDrift, model: MomentReducer, columns: Any) -> dict[str, Any]:

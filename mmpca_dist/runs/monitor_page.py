@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from mmpca_dist.belonging.model import Belonging
 from mmpca_dist.configuration.requests import TransformConfig
 from mmpca_dist.errors import plural
-from mmpca_dist.jobs.directory import RunDirectory, transform_folder, versions
+from mmpca_dist.jobs.directory import RunDirectory, transform_folder
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.methods.base.registry import title_of
@@ -73,16 +72,13 @@ def monitor_page(
          written("share", one["outside"] / max(one["rows"], 1)), "; ".join(reasons(one))]
         for i, one in reversed([*enumerate(same, 1)])
     ]  # fmt: skip
-    results = SimpleNamespace(
-        dataset={"uri": last["dataset"], "n_rows": last["rows"], "n_features": n_features, "classes": []},
-        notes=[], stages={}, versions=versions(), config_yaml="",
-    )  # fmt: skip
+    dataset = {"uri": last["dataset"], "n_rows": last["rows"], "n_features": n_features, "classes": []}
     parts = [
         PagePart("nights", "Night by night", figures=[control_chart(same)], tables=[PrintedTable(heads, rows)]),
         *([_drift(last)] if last.get("classes") else []),
         outlying_part(scored, outlying_figures((), scored)),
     ]
-    return page("Monitor", results, parts, {"night": len(same)}, answer=PagePart("", "", lead=words))
+    return page("Monitor", dataset, parts, {"night": len(same)}, answer=PagePart("", "", lead=words))
 
 
 def control_chart(nights: Sequence[Mapping[str, Any]]) -> Figure:

@@ -20,13 +20,11 @@ from mmpca_dist.results.evaluation_result import result_in, stored_table
 from mmpca_dist.results.result import Result
 from mmpca_dist.stores import storage
 
+Shown = tuple[str, Sequence[Mapping[str, Any]], str, str]
+
 
 class Outcome(Results):
     """Base of results: records by name, the ``folder`` that they are of, a ``summary`` in words, and a table."""
-
-    summary: str
-    _rows: Sequence[Mapping[str, Any]]
-    _caption = _link = ""
 
     def __init__(self, records: Mapping[str, Any], folder: str) -> None:
         super().__init__(records)
@@ -38,10 +36,19 @@ class Outcome(Results):
     def __str__(self) -> str:
         return f"{self.summary}\n{self!r}"
 
+    @property
+    def summary(self) -> str:
+        return self._shown()[0]
+
+    def _shown(self) -> Shown:
+        """Return the summary, the rows of the table, and as HTML its caption and a link."""
+        raise NotImplementedError
+
     def _repr_html_(self) -> str:
-        summary, folder = html.escape(self.summary).replace("\n", "<br>"), html.escape(self.folder)
-        table = pd.DataFrame(list(self._rows)).to_html(border=0, index=False)
-        return f"<p>{summary}</p>{self._caption}{table}<p>Folder: <code>{folder}</code>{self._link}</p>"
+        summary, rows, caption, link = self._shown()
+        words, folder = html.escape(summary).replace("\n", "<br>"), html.escape(self.folder)
+        table = pd.DataFrame(list(rows)).to_html(border=0, index=False)
+        return f"<p>{words}</p>{caption}{table}<p>Folder: <code>{folder}</code>{link}</p>"
 
 
 class Reported(Outcome):
@@ -53,28 +60,15 @@ class Reported(Outcome):
         return result_in(self.folder)
 
     @property
-    def summary(self) -> str:  # type: ignore[override]
-        result = self._result
-        return "\n".join([*result.lead, *result.words])
-
-    @property
-    def _rows(self) -> Sequence[Mapping[str, Any]]:  # type: ignore[override]
-        return self._result.rows
-
-    @property
-    def _caption(self) -> str:  # type: ignore[override]
-        return f"<p>{html.escape(self._result.title)}</p>"
-
-    @property
     def report(self) -> str:
         """The address of the report."""
         return open_run(self.folder).path("report", "index.html")
 
-    @property
-    def _link(self) -> str:  # type: ignore[override]
-        address = Path(self.report).as_uri() if storage.is_local(self.report) else self.report
+    def _shown(self) -> Shown:
+        result, address = self._result, Path(self.report).as_uri() if storage.is_local(self.report) else self.report
         shown = html.escape(self.report)  # notebooks in a browser do not follow links to files
-        return f'<br>Report: <a href="{html.escape(address)}" target="_blank"><code>{shown}</code></a>'
+        link = f'<br>Report: <a href="{html.escape(address)}" target="_blank"><code>{shown}</code></a>'
+        return "\n".join([*result.lead, *result.words]), result.rows, f"<p>{html.escape(result.title)}</p>", link
 
 
 class FinishedRun(Reported):
@@ -140,13 +134,9 @@ class TransformedRows(Outcome):
     (150, 3)
     """
 
-    @property
-    def summary(self) -> str:  # type: ignore[override]
-        return f"{self['rows']} rows projected by {', '.join(self['methods'])}"
-
-    @property
-    def _rows(self) -> list[dict[str, str]]:  # type: ignore[override]
-        return [{"written": path} for path in self["outputs"]]
+    def _shown(self) -> Shown:
+        words = f"{self['rows']} rows projected by {', '.join(self['methods'])}"
+        return words, [{"written": path} for path in self["outputs"]], "", ""
 
     def rows(self, method: str) -> pd.DataFrame:
         """Read the rows of a method, and their labels, into memory."""
@@ -191,9 +181,8 @@ class FinishedEvaluation(Reported):
     def _record(self) -> CompareRecord:
         return finished(RunDirectory(self.folder), COMPARE)
 
-    @property
-    def summary(self) -> str:  # type: ignore[override]
-        return " ".join(self._result.lead)
+    def _shown(self) -> Shown:
+        return " ".join(self._result.lead), *super()._shown()[1:]
 
     @property
     def verdict(self) -> str:

@@ -164,7 +164,7 @@ def merge_rows(before: RunDirectory, arrival: Arrival, data_sets: list[dict], he
     assert isinstance(stored, ColumnStatistics)  # noqa: S101  (``refreshable_config`` refuses other runs)
     rows = job.rows("reduce")  # whose pass is told already, by the name of the data set
     rows = replace(rows, dataset=widened_as(rows.dataset, stored.unadjusted.widening), on_pass=None)
-    weights = np.ones((1, len(rows.census.classes))) if is_pooled(before) else None
+    weights = np.ones((1, len(rows.census.classes))) if stored.unadjusted.pooled else None
     new, _ = take_moments(rows, precision=precision, weights=weights)
     *others, added = data_sets
     if "moments" not in others[0]:  # of the run itself
@@ -204,7 +204,7 @@ def _note_on_copy(added: dict[str, Any], others: list[dict[str, Any]]) -> str | 
 
 def is_pooled(run: RunDirectory) -> bool:
     """Tell whether a run keeps only a sum of its classes' scatters, without reading them."""
-    return "weights" in _arrays_of(run)
+    return "moments.weights" in _arrays_of(run)
 
 
 def _arrays_of(run: RunDirectory) -> Collection[str]:
@@ -226,9 +226,9 @@ def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[
             f"The statistics of the run in {run.uri} cannot be extended: {statistics_of(run).unmergeable_reason}. Run "
             "it anew over all rows."
         )
-    pooled, weighted = "weights" in arrays, config.class_weight is not None
-    reasons_by_label = {method.label: _reason(method.needs, pooled, weighted) for method in config.methods}
-    left_out = {label: reason for label, reason in reasons_by_label.items() if reason is not None}
+    pooled, weighted = "moments.weights" in arrays, config.class_weight is not None
+    told = ((method.label, unmergeable_reason(method.needs, pooled, weighted)) for method in config.methods)
+    left_out = {label: reason for label, reason in told if reason is not None}
     methods = [method for method in config.methods if method.label not in left_out]
     if not methods:
         reasons = "; ".join(f"{label}: {reason}" for label, reason in left_out.items())
@@ -244,7 +244,7 @@ def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[
     return config.model_copy(update=changes), left_out
 
 
-def _reason(needs: Needs, pooled: bool, weighted: bool) -> str | None:
+def unmergeable_reason(needs: Needs, pooled: bool, weighted: bool) -> str | None:
     """Return why new rows cannot extend a method exactly; None where they can."""
     if needs.medians:
         return "the median of two sets of rows does not follow from their medians"

@@ -16,7 +16,6 @@ from mmpca_dist.belonging.model import scores_in
 from mmpca_dist.belonging.reference import RowScorer, scores_of
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.jobs.finished_runs import counted
 from mmpca_dist.jobs.stored_belonging import load_all
 from mmpca_dist.passes.units import blocks, read_batch
 from mmpca_dist.tables.batch import Batch
@@ -41,7 +40,7 @@ class RowScores:
     @classmethod
     def of(cls, run: RunDirectory, methods: Sequence[str]) -> RowScores:
         """Load what a run keeps of some of its methods."""
-        return cls() if run.record(records.BELONGING) is None else cls(*load_all(run, methods, counted(run).classes))
+        return cls() if run.record(records.BELONGING) is None else cls(*load_all(run, methods))
 
     def of_block(self, block: Batch) -> Scored:
         """Return the columns of a block of rows, whose gaps are filled; dense ones come without covariates."""

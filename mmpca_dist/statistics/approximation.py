@@ -44,4 +44,4 @@ def probe_seed(dataset: Dataset, counts: NDArray[np.int64], sample: NDArray) -> 
     scatter hides from them; to hide from these, rows would have to hide from what follows from the rows themselves.
     """
     identity = digest("probes", dataset.fingerprint(), counts.tolist(), digest_of_arrays(sample))
-    return int(identity[:12], 16)  # so few digits that a seed which is stored as a double stays what it is
+    return int(identity[:12], 16)

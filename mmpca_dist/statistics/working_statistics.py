@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import combinations, products
 from mmpca_dist.errors import InputError
+from mmpca_dist.passes.serialization import storable
 from mmpca_dist.statistics.adjustment import Adjustment, lost_columns, make_constant
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.class_weights import ClassWeight, class_factors
@@ -191,6 +192,7 @@ class ColumnStatistics(_WorkingStatistics):
         return self.in_columns.means
 
 
+@storable
 @dataclass(frozen=True)
 class ColumnSums:
     """Sums of d columns in their own units, by C classes."""
@@ -235,6 +237,7 @@ class _BasisStatistics(_WorkingStatistics):
         return self.columns
 
 
+@storable
 @dataclass(frozen=True, kw_only=True)
 class RowSpaceStatistics(_BasisStatistics):
     """Statistics of rows fewer than their columns. The basis spans all rows and medians, so nothing is lost."""
@@ -250,6 +253,7 @@ class RowSpaceStatistics(_BasisStatistics):
         return 0.0
 
 
+@storable
 @dataclass(frozen=True, kw_only=True)
 class SubspaceStatistics(_BasisStatistics):
     """Statistics from passes that apply scatters to vectors. The basis holds only the leading part of a scatter."""

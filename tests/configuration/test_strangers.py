@@ -10,6 +10,7 @@ import pytest
 import yaml
 import zarr
 from helpers import examples
+from helpers.ingested import ingest
 from helpers.serving import serving
 from helpers.tables import COLUMNS, ROWS, change, npy, write_small
 from hypothesis import given, settings
@@ -22,13 +23,11 @@ from mmpca_dist.configuration.sections import ComputeConfig
 from mmpca_dist.errors import ConfigError, InputError, MmpcaError
 from mmpca_dist.evaluation import splits
 from mmpca_dist.evaluation.splits import as_fraction
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.cluster import open_scheduler
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.fit import preview
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.tables import labels, memory_limits
-from mmpca_pipelines.ingest_table import IngestConfig
 from mmpca_pipelines.options import image_shape_of
 
 FINE = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca"], "n_components": 2, "output": "out"}
@@ -143,15 +142,23 @@ def test_columns_of_which_not_even_the_sums_fit(tmp_path):
         ingest(tmp_path / "a.libsvm", tmp_path / "b.zarr")
 
 
-@pytest.mark.parametrize(("label", "column"), [("-2", -2), ("7", 7), *[(x, x) for x in ("--5", "\u00b2", "5" * 5_000)]])
-def test_what_is_no_number_of_a_column_is_a_name(label, column):
-    assert IngestConfig(source="a", destination="b", label=label).selection.label == column
+@pytest.mark.parametrize(("label", "column"), [("-1", "b"), ("2", "2"), ("0", "a")])
+def test_a_label_that_is_no_name_is_the_number_of_a_column(tmp_path, label, column):
+    (tmp_path / "a.csv").write_text("a,2,b\n1,5,9\n3,7,11\n")
+    assert ingest(tmp_path / "a.csv", tmp_path / "a.zarr", label=label)["labels"] == f"column {column!r}"
+
+
+@pytest.mark.parametrize("label", ["--5", "\u00b2", "5" * 5_000])
+def test_what_is_no_number_of_a_column_either_is_refused(tmp_path, label):
+    (tmp_path / "a.csv").write_text("a,2,b\n1,5,9\n3,7,11\n")
+    with pytest.raises(InputError, match="has no column"):
+        ingest(tmp_path / "a.csv", tmp_path / "a.zarr", label=label)
 
 
 @pytest.mark.parametrize("text", ["\u00b2x\u00b2", f"{'9' * 5_000}x1", "-1x-1"])
 def test_what_is_no_shape_of_images(text):
     with pytest.raises(ConfigError, match="write it as HEIGHTxWIDTH"):
-        image_shape_of(text)
+        image_shape_of(None, None, text)
 
 
 SPELLINGS = [

@@ -115,5 +115,5 @@ def test_the_seed_is_stored(tmp_path, monkeypatch):
     statistics, folder = attacked(*hiding_rows(1.0), monkeypatch), RunDirectory(str(tmp_path))
     save_statistics(folder, statistics)
     config = config_of(tmp_path, "bundled:iris", methods=["pca"], n_components=K, precision="double")
-    loaded = load_statistics(folder, {"objects": {}}, np.arange(2), config)
+    loaded = load_statistics(folder, {"objects": {}}, config)
     assert loaded.approximation.seed == statistics.approximation.seed

@@ -21,8 +21,8 @@ from mmpca_dist.evaluation.comparisons import (
     sign_test,
     standard_errors_apart,
 )
-from mmpca_dist.evaluation.results import verdict
 from mmpca_dist.evaluation.tables import ErrorTable
+from mmpca_dist.results.evaluation import verdict
 from mmpca_dist.statistics.drift import holm
 
 

@@ -77,7 +77,6 @@ def test_differences_are_in_combined_standard_errors():
     assert [row.apart for row in rows] == [pytest.approx(1.5 / error), pytest.approx(1.4 / error)]
     assert [row.within for row in rows] == [False, True]
     assert agreement(rows) == Agreement(1, 2)
-    assert agreement(rows).share == 0.5
 
 
 def test_only_pca_and_margin_pca_count():
@@ -110,7 +109,6 @@ def test_one_split_neither_agrees_nor_misses(monkeypatch):
     rows = side_by_side([own(mean=99.0, deviation=math.nan, count=1)], [published()])
     assert (rows[0].within, rows[0].reason) == (None, "")
     assert agreement(rows) == Agreement(0, 0)
-    assert math.isnan(agreement(rows).share)
 
 
 def test_constant_errors_that_differ_miss():

@@ -5,7 +5,7 @@ import shutil
 import signal
 from pathlib import Path
 
-from mmpca_dist.ingest.job import ingest
+from helpers.ingested import ingest
 from mmpca_dist.stores import storage
 
 

@@ -5,12 +5,19 @@ import dataclasses
 import numpy as np
 import yaml
 
-from mmpca_dist.evaluation.results import Evaluation
+from mmpca_dist.configuration.held_out_sections import EvaluationConfig
+from mmpca_dist.configuration.method_section import MethodSection
+from mmpca_dist.configuration.schema import RunConfig
+from mmpca_dist.configuration.sections import ComputeConfig
 from mmpca_dist.evaluation.tables import ErrorTable
+from mmpca_dist.methods.base import registry
+from mmpca_dist.results.evaluation import Evaluation
 
 CLASSIFIERS = {"svm": "linear SVM, C = 0.1", "logistic": "logistic regression, C = 1", "fisher": "Fisher"}
 
 
+METHODS, SIZES = ("pca", "m-pca0", "m-pca2"), (2, 4, 8)
+SETTINGS = ("standardize", "reference", "published", "count")
 FOUR = {**CLASSIFIERS, "naive-bayes": "naive Bayes"}
 
 
@@ -65,17 +72,29 @@ def flat_margins():
     return [{**one, "split": split, "method": method} for split in (0, 1) for method in ("", "pca", "m-pca0")]
 
 
+def config_of(methods, sizes, standardize=False, **section):
+    """Return the configuration of an evaluation; what is no method is the label of one."""
+    named = [MethodSection.model_validate(name if name in registry.METHODS else "lol") for name in methods]
+    sections = [one.model_copy(update={"label": label}) for one, label in zip(named, methods, strict=True)]
+    return RunConfig.model_construct(
+        methods=sections, n_components=list(sizes), standardize=standardize, compute=ComputeConfig(),
+        evaluation=EvaluationConfig(splits="shares").model_copy(update={"reference": "pca", **section}),
+    )  # fmt: skip
+
+
 def evaluation(
-    methods=("pca", "m-pca0", "m-pca2"),
-    sizes=(2, 4, 8),
+    methods=METHODS,
+    sizes=SIZES,
     classifiers=None,
     splits=6,
     classes=2,
     most=None,
     errors=counted,
+    config=None,
     **changes,
 ):
     """Return an evaluation of such records."""
+    settings = {name: changes.pop(name) for name in [*changes] if name in SETTINGS}
     labels = CLASSIFIERS if classifiers is None else classifiers
     found = records(list(methods), list(sizes), list(labels), splits, errors=errors, most=most)
     made = Evaluation(
@@ -84,10 +103,8 @@ def evaluation(
             "classes": [f"class {i}" for i in range(classes)], "counts": [351 // classes] * classes,
         },
         splits=f"{splits} stratified splits, four fifths of the rows train",
-        methods=list(methods),
-        n_components=list(sizes),
+        config=config_of(methods, sizes, **settings) if config is None else config,
         classifiers=labels,
-        reference="pca",
         table=ErrorTable.of(found, 351),
         baselines=[100 * (1 - 1 / classes)],
         margins=[{**one, "split": record["split"]} for record in found for one in record["margins"]],

@@ -1,12 +1,18 @@
-"""A table in every format that ingest takes, and what comes of it."""
+"""Ingests by keywords; a table in every format that they take, and what comes of it."""
 
 import bz2
 import gzip
+import os
+from unittest import mock
 
 import numpy as np
 from sklearn.datasets import dump_svmlight_file
 
 from helpers.tables import write_parquet, write_zarr
+from mmpca_dist.configuration.parsing import parse_model
+from mmpca_dist.ingest import job
+from mmpca_dist.ingest.options import IngestConfig
+from mmpca_dist.limits import LIMITS
 
 NAMES = ["red", "green", "blue", "infra red"]
 
@@ -59,3 +65,21 @@ FORMATS = [
     "csv", "csv without names", "csv.gz", "csv, label first", "csv, label by number", "tsv", "semicolons",
     "libsvm", "svm.bz2", "npy", "npz", "npz, compressed", "parquet", "zarr",
 ]  # fmt: skip
+
+
+def ingest_config(source, destination, overwrite=False, **options):
+    """Return the settings of an ingest; ``overwrite`` may be "any"."""
+    options |= {"overwrite": overwrite is True, "overwrite_any": overwrite == "any"}
+    return parse_model(
+        IngestConfig, {"source": os.fspath(source), "destination": os.fspath(destination), **options}, "The options"
+    )
+
+
+def ingest(source, destination, *, chunk_bytes=None, progress=lambda *_: None, note=lambda _: None, **options):
+    config = ingest_config(source, destination, **options)
+    with mock.patch.object(LIMITS, "chunk_bytes", chunk_bytes or LIMITS.chunk_bytes):
+        return job.ingest(config, progress, note)
+
+
+def check_ingest(source, destination, note=lambda _: None, **options):
+    job.check_ingest(ingest_config(source, destination, **options), note)

@@ -5,8 +5,8 @@ import os
 
 import numpy as np
 
+from helpers.ingested import ingest
 from mmpca_dist.configuration.schema import parse_config
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.job import open_job, run_stage
 from mmpca_dist.runs.fit import REPORT, stages_of

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
+from helpers.ingested import ingest
 from helpers.tables import config_of
 
 from mmpca_dist import evaluate, run
 from mmpca_dist.errors import InputError
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.transform import TransformConfig, transform
 

@@ -7,9 +7,9 @@ import duckdb
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from helpers.ingested import ingest
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.ingest.job import ingest
 
 N = 40
 NAMES = ["a", "n", "s", "day", "y"]

@@ -9,9 +9,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from helpers.ingested import ingest
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.runs.check import check
 
 N = 120

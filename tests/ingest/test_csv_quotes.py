@@ -8,10 +8,10 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from helpers import each
+from helpers.ingested import ingest
 
 from mmpca_dist import open_dataset
 from mmpca_dist.errors import InputError
-from mmpca_dist.ingest.job import ingest
 
 NAMES = ["x", '5" pipe', '3"', '"a, b"', '"two\nlines"', '"say ""no"""', '"n\n""m""\n"""', '"a" b', "'", '"x"']
 CELLS = [*NAMES, '""', "", '"\n"', '"""\n"', '"\n""\n"""', '","']

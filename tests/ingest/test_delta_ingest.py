@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from helpers.ingested import ingest
 from helpers.watching import without_library
 
 from mmpca_dist import open_dataset
 from mmpca_dist.errors import InputError, OutputError
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.limits import LIMITS
 
 deltalake = pytest.importorskip("deltalake")

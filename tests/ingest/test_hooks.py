@@ -6,16 +6,16 @@ from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
+from helpers.ingested import ingest
 from prefect.states import Cancelled, Crashed
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.ingest.destination import Destination, Writing
-from mmpca_dist.ingest.job import ingest
+from mmpca_dist.ingest.options import IngestConfig
 from mmpca_dist.stores.lease import held
 from mmpca_dist.stores.storage import names_in
 from mmpca_pipelines import flows
-from mmpca_pipelines.ingest import ingest_flow
-from mmpca_pipelines.ingest_table import IngestConfig
+from mmpca_pipelines.entrypoints import ingest_flow
 
 ENDS = (Cancelled(), Crashed())
 

@@ -11,13 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 from helpers import each
-from helpers.ingested import FORMATS, NAMES, X, Y, write_all
+from helpers.ingested import FORMATS, NAMES, X, Y, ingest, write_all
 from helpers.tables import read_back
 
 from mmpca_dist import open_dataset
 from mmpca_dist.errors import InputError, OutputError, PlanError
 from mmpca_dist.ingest.csv_syntax import is_header
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.compose import open_rows
 
@@ -238,7 +237,7 @@ def test_rows_that_do_not_fit_the_disk_are_refused(tmp_path):
 MEASURE = """
 import sys, tracemalloc
 import pyarrow as pa, pyarrow.csv, sklearn.datasets
-from mmpca_dist.ingest.job import ingest
+from helpers.ingested import ingest
 ingest("bundled:iris", sys.argv[2] + ".warm", chunk_bytes=1 << 16)
 tracemalloc.start()
 ingest(sys.argv[1], sys.argv[2], chunk_bytes=1 << 16, sparse={"dense": False}.get(sys.argv[3]))

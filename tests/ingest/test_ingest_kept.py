@@ -8,12 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 from helpers.evaluating import scored
-from helpers.ingested import NAMES, X, Y
+from helpers.ingested import NAMES, X, Y, ingest
 from helpers.tables import config_of, write_npz, write_zarr
 
 from mmpca_dist import open_dataset
 from mmpca_dist.errors import InputError
-from mmpca_dist.ingest.job import ingest
 
 PATIENTS = np.asarray([f"patient {i % 7}" for i in range(len(Y))])
 BATCHES = np.arange(len(Y)) // 60 - 1

@@ -10,10 +10,10 @@ import fsspec
 import numpy as np
 import pytest
 from helpers.dying import KilledError, Steps, ingest_and_die
+from helpers.ingested import check_ingest, ingest
 
 from mmpca_dist.errors import AccessError, InputError, OutputError
 from mmpca_dist.ingest.destination import Destination
-from mmpca_dist.ingest.job import check_ingest, ingest
 from mmpca_dist.runs.listing import clean
 from mmpca_dist.stores import failures, storage
 from mmpca_dist.tables.compose import open_dataset

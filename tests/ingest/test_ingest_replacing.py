@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import zarr
 from click.testing import CliRunner
+from helpers.ingested import check_ingest, ingest
 from helpers.runs import refreshed, through
 from helpers.stored_objects import objects, settings
 
 from mmpca_dist import run
 from mmpca_dist.errors import InputError, OutputError
-from mmpca_dist.ingest.job import check_ingest, ingest
 from mmpca_dist.runs.refresh import RefreshConfig, check_refresh
 from mmpca_dist.runs.transform import TransformConfig, check_transform
 from mmpca_dist.stores import storage, zarr_stores

@@ -3,12 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.ingested import ingest
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file, load_wine
 
 import mmpca_dist
 from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.errors import InputError
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.runs.check import check
 from mmpca_dist.runs.draft import suggested_yaml
 from mmpca_dist.tables.compose import open_dataset

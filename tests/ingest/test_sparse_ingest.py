@@ -9,13 +9,13 @@ import scipy.sparse
 import zarr
 from click.testing import CliRunner
 from helpers import each
+from helpers.ingested import ingest
 from helpers.tables import counts_like_text, write_csr
 from sklearn.datasets import dump_svmlight_file
 from zarr.codecs import Crc32cCodec, ShardingCodec
 
 from mmpca_dist import class_moments, open_dataset
 from mmpca_dist.errors import InputError, PlanError
-from mmpca_dist.ingest.job import ingest
 
 N, D = 120, 40
 PARTS, X, Y = counts_like_text(N, D, 3, seed=0, share=0.05)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from helpers.ingested import check_ingest, ingest
 from helpers.runs import Recorder, through
 from helpers.stored_objects import objects, settings
 from helpers.tables import config_of
@@ -15,7 +16,6 @@ from helpers.tables import config_of
 from mmpca_dist import load_model, load_moments, run
 from mmpca_dist.errors import AccessError, DamageError, InputError, OutputError
 from mmpca_dist.ingest.destination import Destination
-from mmpca_dist.ingest.job import check_ingest, ingest
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.evaluate import evaluate
@@ -237,8 +237,8 @@ CHUNKS = [
     ("solve", "mine/model/m-pca0.zarr/components_/c/0/0", "model/pca.zarr/components_/c/0/0"),
     ("solve", "other/model/pca.zarr/eigenvalues_/c/0", "model/pca.zarr/eigenvalues_/c/0"),
     ("solve", "other/model/pca.zarr", "model/pca.zarr"),
-    ("reduce", "mine/statistics.zarr/scatters/c/1/0/0", "statistics.zarr/scatters/c/0/0/0"),
-    ("reduce", "other/statistics.zarr/means/c/0/0", "statistics.zarr/means/c/0/0"),
+    ("reduce", "mine/statistics.zarr/moments.scatters/c/1/0/0", "statistics.zarr/moments.scatters/c/0/0/0"),
+    ("reduce", "other/statistics.zarr/moments.means/c/0/0", "statistics.zarr/moments.means/c/0/0"),
 ]
 
 

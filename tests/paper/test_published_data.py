@@ -4,11 +4,11 @@ import naive
 import numpy as np
 import pytest
 import scipy.linalg
+from helpers.ingested import ingest
 from helpers.samples import SCATTERS, largest_angle
 from helpers.tables import config_of, write_npz
 
 from mmpca_dist import FisherDiscriminant, load_model, run
-from mmpca_dist.ingest.job import ingest
 
 pytestmark = pytest.mark.usefixtures("no_report")
 

@@ -29,8 +29,7 @@ def published(flow, config):
 
 @pytest.mark.e2e
 def test_a_fit_shows_its_stages_and_leads_to_its_report(prefect_server, tmp_path):
-    from mmpca_pipelines.fit import fit_flow
-    from mmpca_pipelines.transform import transform_flow
+    from mmpca_pipelines.entrypoints import fit_flow, transform_flow
 
     output = tmp_path / "a run"
     config = make_config(output, "bundled:iris", methods=["pca", "m-pca2"], n_components=2)
@@ -61,7 +60,7 @@ def test_a_fit_shows_its_stages_and_leads_to_its_report(prefect_server, tmp_path
 
 @pytest.mark.e2e
 def test_a_flow_run_is_named_tagged_and_returns_what_other_flows_use(prefect_server, tmp_path):
-    from mmpca_pipelines.fit import fit_flow
+    from mmpca_pipelines.entrypoints import fit_flow
 
     made, emitted = str(tmp_path / "one"), []
     content = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca", "m-pca2"], "n_components": 2, "output": made}
@@ -87,9 +86,7 @@ def test_a_flow_run_is_named_tagged_and_returns_what_other_flows_use(prefect_ser
 
 @pytest.mark.e2e
 def test_a_refresh_or_transform_that_finds_nothing_new_is_cached(prefect_server, no_report, tmp_path):
-    from mmpca_pipelines.fit import fit_flow
-    from mmpca_pipelines.refresh import refresh_flow
-    from mmpca_pipelines.transform import transform_flow
+    from mmpca_pipelines.entrypoints import fit_flow, refresh_flow, transform_flow
 
     def ended(flow, config):
         (task,) = tasks_of(flow(config, return_state=True))[1]
@@ -118,9 +115,7 @@ def test_a_refresh_or_transform_that_finds_nothing_new_is_cached(prefect_server,
 @pytest.mark.e2e
 def test_rows_that_moved_are_an_event_a_count_and_what_a_flow_returns(prefect_server, no_report, tmp_path):
     """A monitor, a refresh that notes and one that refuses; the second of these adds nothing."""
-    from mmpca_pipelines.fit import fit_flow
-    from mmpca_pipelines.monitor import monitor_flow
-    from mmpca_pipelines.refresh import refresh_flow
+    from mmpca_pipelines.entrypoints import fit_flow, monitor_flow, refresh_flow
 
     X, y = labelled(400, 4, 2, seed=3)
     fit = config_of(tmp_path / "run", write_npz(tmp_path / "rows.npz", X[:300], y[:300]), methods=["m-pca0"],
@@ -154,7 +149,7 @@ def test_rows_that_moved_are_an_event_a_count_and_what_a_flow_returns(prefect_se
 def test_a_refusal_is_one_line_of_the_log_and_an_error_of_ours_to_other_flows(prefect_server, tmp_path, caplog):
     from prefect import flow
 
-    from mmpca_pipelines.fit import fit_flow
+    from mmpca_pipelines.entrypoints import fit_flow
 
     bad = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca"], "n_components": 9, "output": str(tmp_path / "bad")}
     with caplog.at_level("INFO"), pytest.raises(InputError, match="more than the 4 features"):
@@ -168,7 +163,7 @@ def test_credentials_come_from_a_block_and_stay_in_it(prefect_server, bucket, mo
     """Only the block leads to the store; other variables, and blocks that are not there, are refused."""
     from prefect.blocks.system import Secret
 
-    from mmpca_pipelines.ingest import ingest_flow
+    from mmpca_pipelines.entrypoints import ingest_flow
 
     secret = {**KEYS, "AWS_SECRET_ACCESS_KEY": "hunter2", "AWS_ENDPOINT_URL": os.environ["AWS_ENDPOINT_URL"]}
     for name in secret:

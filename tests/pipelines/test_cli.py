@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from click import Context
 from helpers import ROOT
 from helpers.commands import in_process, without_prefect
 from helpers.tables import content_of, write_config
@@ -222,7 +223,7 @@ def test_every_command_and_option_in_the_documents_exists():
     assert {name for name, _ in words} >= {*cli.commands} - {"methods"}
     for name, rest in words:
         command = cli.commands[name]
-        options = {option for parameter in command.params for option in parameter.opts}
+        options = {option for parameter in command.get_params(Context(command)) for option in parameter.opts}
         assert set(re.findall(r"--[a-z-]+", rest.split("#")[0])) <= options, name
 
 
@@ -247,7 +248,7 @@ def test_a_flow_started_elsewhere_refuses_and_tells_who_watches(prefect_server, 
     """Not only the command line checks; a callback of one flow is not called by the next."""
     from prometheus_client import REGISTRY
 
-    from mmpca_pipelines.fit import fit_flow
+    from mmpca_pipelines.entrypoints import fit_flow
     from mmpca_pipelines.flows import REFUSED, ended
 
     heard = []

@@ -139,7 +139,7 @@ def compiles(monkeypatch):
 @pytest.mark.e2e
 def test_terminals_pages_and_journals_have_a_line(compiles, prefect_server, tmp_path):
     from mmpca_pipelines.console import ConsoleCallback
-    from mmpca_pipelines.fit import fit_flow
+    from mmpca_pipelines.entrypoints import fit_flow
     from mmpca_pipelines.flows import ended
 
     console = Console(file=io.StringIO(), width=100)

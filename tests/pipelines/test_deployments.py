@@ -13,13 +13,13 @@ from prefect.utilities.callables import parameter_schema
 
 from mmpca_dist.configuration.schema import RunConfig, parse_config
 from mmpca_dist.errors import ConfigError, InputError
+from mmpca_dist.ingest.options import IngestConfig
 from mmpca_dist.methods.base.registry import METHODS
 from mmpca_dist.runs.fit import stages_of
 from mmpca_pipelines import artifacts
 from mmpca_pipelines.artifacts import ArtifactCallback, Artifacts
 from mmpca_pipelines.deployment_steps import require_store
 from mmpca_pipelines.flows import as_model
-from mmpca_pipelines.ingest_table import IngestConfig
 
 STORE = "{{ $MMPCA_STORE }}"
 FILES = ("prefect.yaml", "prefect-docker.yaml", "prefect-kubernetes.yaml")
@@ -72,7 +72,7 @@ def test_the_page_on_operations_names_all_deployments():
 
 
 def test_the_scheduled_fit_is_the_quickstart():
-    parameters = deployments("prefect.yaml")["mmpca_pipelines.fit.fit_flow"]["parameters"]["config"]
+    parameters = deployments("prefect.yaml")["mmpca_pipelines.entrypoints.fit_flow"]["parameters"]["config"]
     assert parse_config(parameters, "the deployment") == parse_config(conf("quickstart.yaml"), "the file")
 
 

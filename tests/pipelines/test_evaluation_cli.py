@@ -142,7 +142,7 @@ def test_evaluated_listed_shown_and_taken_up_again(prefect_server, mmpca, tmp_pa
 
 @pytest.mark.e2e
 def test_the_flow_leaves_tables_pictures_and_few_task_runs(prefect_server, tmp_path):
-    from mmpca_pipelines.evaluate import evaluate_flow
+    from mmpca_pipelines.entrypoints import evaluate_flow
 
     config = parse_config({**SOUND, "output": str(tmp_path / "out")}, "the test")
     state = evaluate_flow(config, return_state=True)

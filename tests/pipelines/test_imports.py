@@ -10,13 +10,10 @@ from uuid import UUID
 from prefect.client.schemas.objects import FlowRun
 from prefect.states import Crashed
 from mmpca_dist.errors import ConfigError
-from mmpca_pipelines.evaluate import evaluate_flow
-from mmpca_pipelines.fit import fit_flow
+from mmpca_pipelines.entrypoints import (
+    evaluate_flow, fit_flow, ingest_flow, monitor_flow, refresh_flow, transform_flow
+)
 from mmpca_pipelines.flows import as_model
-from mmpca_pipelines.ingest import ingest_flow
-from mmpca_pipelines.monitor import monitor_flow
-from mmpca_pipelines.refresh import refresh_flow
-from mmpca_pipelines.transform import transform_flow
 """
 HOOKS = """
 for flow in (evaluate_flow, fit_flow, ingest_flow, monitor_flow, refresh_flow, transform_flow):

@@ -217,7 +217,7 @@ def closing_after(monkeypatch):
 @pytest.mark.parametrize("lasts", [False, True], ids=["for a while", "for good"])
 def test_a_flow_on_a_server_that_answers_503_after_the_close(lasts, failing, monkeypatch, tmp_path, caplog):
     """All is there in the end; or else the log and the state's message say that it is not."""
-    from mmpca_pipelines.evaluate import evaluate_flow
+    from mmpca_pipelines.entrypoints import evaluate_flow
 
     monkeypatch.setattr(artifacts, "LAST_SECONDS", 8.0 if lasts else 60.0)
     closed, failed = closing_after(monkeypatch), []

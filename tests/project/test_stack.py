@@ -8,6 +8,7 @@ import numpy as np
 import psutil
 import pytest
 from helpers.browser import browser_at_work
+from helpers.ingested import ingest
 from helpers.operations import Operations, wait_for
 from helpers.resuming import results_hash
 from helpers.stack import answers, stack_at_work
@@ -15,7 +16,6 @@ from helpers.tables import labelled
 
 from mmpca_dist import load_model, run
 from mmpca_dist.configuration.schema import parse_config
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.compose import open_dataset
 

@@ -8,13 +8,11 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from helpers.evaluations import FOUR, evaluation, flat_margins
 from helpers.pictures import Read, check_picture
 from helpers.reports import NASTY, beyond, check_page
 
 from mmpca_dist.evaluation.component_rule import lowest
-from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.pictures.palette import method_look
@@ -24,6 +22,7 @@ from mmpca_dist.report.evaluation_page import parts, render_evaluation, write_ev
 from mmpca_dist.report.pages import figures_of
 from mmpca_dist.report.signed_margins import margin_pictures
 from mmpca_dist.results.answer import recommended
+from mmpca_dist.results.evaluation import Evaluation
 from mmpca_dist.results.evaluation_result import published_words
 from mmpca_dist.stores import storage
 
@@ -36,7 +35,7 @@ def with_nasty_names():
     made.dataset.update(uri="file:///x/<b>'\"y", classes=[NASTY, "a & b"])
     return dataclasses.replace(
         made, splits=NASTY, seconds={NASTY: 1.0},
-        config_yaml=yaml.safe_dump({"methods": ["pca", {"name": "lol", "label": NASTY}]}), versions={NASTY: NASTY},
+        versions={NASTY: NASTY},
         margin_rows=NASTY, stages={NASTY: 1.0},
     )  # fmt: skip
 
@@ -97,7 +96,7 @@ def test_the_map_has_the_mean_errors_of_all_cells_and_frames_the_lowest():
     made = evaluation(classifiers=TWO, sizes=(2, 8))
     figure = error_map(made)
     for classifier, panel in zip(made.classifiers, map(Read, figure.panels), strict=True):
-        means = [made.cells[m, k, classifier].summary.mean for m in made.methods for k in made.n_components]
+        means = [made.cells[m, k, classifier].summary.mean for m in made.config.labels for k in made.config.sizes]
         assert panel.title == made.classifiers[classifier]
         shown = panel.texts[3:]
         assert shown[::3] == ["PCA", "M-PCA0", "M-PCA2"]
@@ -128,7 +127,7 @@ def test_splits_are_those_of_the_recommended_cell_against_each_other_method():
     made = evaluation(errors=lambda m, size, c, split: 9 + 5 * m + split * (1 + m % 2) + (size != 4))
     (figure,) = split_errors(made)
     use = recommended(made)
-    others = [method for method in made.methods if method != use.method]
+    others = [method for method in made.config.labels if method != use.method]
     assert len(figure.panels) == len(others) == 2
     best = {m: lowest([c for c in made.distinct if (c.method, c.classifier) == (m, use.classifier)]) for m in others}
     for method, drawn in zip(sorted(others, key=lambda m: best[m].summary.mean), figure.panels, strict=True):
@@ -148,8 +147,8 @@ def test_curves_are_the_mean_errors_in_the_colours_of_the_methods():
     made = evaluation(sizes=(2, 4, 6), most={"m-pca0": 3})
     figure = error_curves(made)
     for classifier, panel in zip(made.classifiers, map(Read, figure.panels), strict=True):
-        for method in made.methods:
-            cells = [made.cells[method, size, classifier] for size in made.n_components]
+        for method in made.config.labels:
+            cells = [made.cells[method, size, classifier] for size in made.config.sizes]
             colour = method_look(method)[0]
             for hollow in (False, True):
                 means = [cell.summary.mean for cell in cells if (cell.used < cell.n_components) == hollow]
@@ -174,7 +173,7 @@ def test_pictures_say_which_methods_they_leave_out():
 @pytest.mark.e2e
 def test_pictures_of_margins_say_in_which_columns_they_are():
     for standardized, told in ((False, "original columns. "), (True, "original columns, standardised. ")):
-        drawn = margin_pictures(evaluation(standardized=standardized))
+        drawn = margin_pictures(evaluation(standardize=standardized))
         assert all(f"Grey: in the {told}" in figure.caption for figure in drawn)
 
 

@@ -11,7 +11,7 @@ from scipy.stats import f, norm
 
 from mmpca_dist import load_model, run
 from mmpca_dist.belonging.theory import theory_limits
-from mmpca_dist.jobs.finished_runs import counted, open_run
+from mmpca_dist.jobs.finished_runs import open_run
 from mmpca_dist.jobs.records import Results
 from mmpca_dist.jobs.stored_belonging import load_belonging
 from mmpca_dist.report.sections.outlying import OUTLYING, outlying_figures, outlying_part
@@ -56,7 +56,7 @@ def test_marks_and_limits_are_those_of_the_belonging(tmp_path):
     pairs, order = outlying_figures(methods, data)
     for number, method in enumerate(methods):
         found, panel = load_model(str(tmp_path / "run"), method.name).belongs(X), Read(pairs.panels[number], "xy")
-        belonging = load_belonging(finished.run, method.name, counted(finished.run).classes)
+        belonging = load_belonging(finished.run, method.name)
         scores, own = found[["t2", "q"]].to_numpy(), data[0][number]
         for belongs, colour in ((True, "faint"), (False, "c1")):
             equal_up_to_a_pixel(panel.points(colour), scores[found["belongs"] == belongs])
@@ -97,7 +97,7 @@ def test_columns_of_the_farthest_rows_are_the_contributions(tmp_path):
 def test_limits_of_theory(shape, standardize, tmp_path):
     X, y = labelled(*shape, 3, 5)
     finished = solved(tmp_path, X, y, methods=["pca"], standardize=standardize)
-    belonging = load_belonging(finished.run, "pca", counted(finished.run).classes)
+    belonging = load_belonging(finished.run, "pca")
     found = theory_limits(belonging, 0.05, kept_statistics(finished.run))
     n, size = len(X), 2
     assert found["t2"] == pytest.approx(size * (n**2 - 1) / (n * (n - size)) * f.ppf(0.95, size, n - size), rel=1e-9)
@@ -111,7 +111,7 @@ def test_rows_of_a_normal_distribution_exceed_the_limits_of_theory_as_often_as_t
     mix = rng.standard_normal((10, 10))
     X = rng.standard_normal((2000, 10)) @ mix
     finished = solved(tmp_path, X, rng.integers(2, size=2000), methods=["pca"], n_components=4)
-    belonging = load_belonging(finished.run, "pca", counted(finished.run).classes)
+    belonging = load_belonging(finished.run, "pca")
     scores = belonging.columns(rng.standard_normal((3000, 10)) @ mix)
     for name, limit in theory_limits(belonging, 0.05, kept_statistics(finished.run)).items():
         assert np.mean(scores[name] > limit) == pytest.approx(0.05, abs=0.02), name

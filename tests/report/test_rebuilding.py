@@ -6,13 +6,13 @@ import naive
 import numpy as np
 import pytest
 from helpers import ROOT
+from helpers.ingested import ingest
 from helpers.pictures import panels_of
 from helpers.reports import with_rebuilt
 from helpers.runs import refreshed
 
 from mmpca_dist import load_model, open_dataset, run
 from mmpca_dist.configuration.schema import load_config
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.report.sections.reconstructions import Reconstructions, example_rows
 from mmpca_dist.tables.readers.memory import ArrayRows, rows_in_memory
 

@@ -14,12 +14,10 @@ from mmpca_dist.results.answer import advise, recommended
 from mmpca_dist.results.error_tables import error_tables
 from mmpca_dist.statistics.drift import holm
 
-WHOLE = frozenset({"all-columns"})
-
 
 def made(errors, second="fisher", **changes):
     """Return an evaluation of PCA, another method and all 40 columns of 71 rows in each of 6 splits."""
-    settings = {"classifiers": {"svm": "linear SVM"}, "unreduced": WHOLE, "baselines": [60.0]}
+    settings = {"classifiers": {"svm": "linear SVM"}, "baselines": [60.0]}
     settings["folder"] = "/my runs/x/evaluation"
     found = evaluation(("pca", second, "all-columns"), errors=errors, **settings | changes)
     lines = [{**line, "used": 40} if line["method"] == "all-columns" else line for line in found.table.lines]
@@ -81,7 +79,7 @@ def test_the_command_is_a_configuration_of_that_method(method):
         "dataset": {"uri": "bundled:iris"}, "methods": ["pca", method], "n_components": [2, 4, 8],
         "evaluation": {"reference": "pca"}, "output": "runs/x",
     }  # fmt: skip
-    found = made(wrong(20, 4, 12), config_yaml=yaml.safe_dump(content))
+    found = made(wrong(20, 4, 12), config=parse_config(content, "the test"))
     (command,) = advise(found)[1]
     words = shlex.split(command)
     assert words[3::2] == [*["--set"] * 3, "--output"] and words[-1] == "/my runs/x-fisher"
@@ -137,5 +135,5 @@ def test_a_p_value_is_bold_only_where_the_method_errs_less():
     found = evaluation(errors=lambda m, size, c, split: 20 + (0, -10, 15)[m] + (split + m) % 3, splits=10)
     bold = [[field.bold for field in row[1:]] for row in error_tables(found)[0].rows]
     cells = found.cells.values()
-    assert all(cell.differs for cell in cells if cell.method != found.reference), "both differ significantly"
+    assert all(cell.differs for cell in cells if cell.method != found.config.reference), "both differ significantly"
     assert [any(row) and all(row) for row in bold] == [False, True, False]

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from helpers.evaluations import CLASSIFIERS, FOUR, evaluation, flat_margins, margin
+from helpers.evaluations import CLASSIFIERS, FOUR, METHODS, SIZES, config_of, evaluation, flat_margins, margin
 
 from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.results.answer import words
@@ -43,7 +43,7 @@ def test_the_verdict_beside_naming_the_largest_class(wrong, said):
 
 
 def test_all_columns_are_named_by_how_many_columns_there_are():
-    made = evaluation(methods=("pca", "all-columns"), errors=lambda m, *_: 20 - m, unreduced=frozenset({"all-columns"}))
+    made = evaluation(methods=("pca", "all-columns"), errors=lambda m, *_: 20 - m)
     lines = [{**line, "used": 1024} if line["method"] == "all-columns" else line for line in made.table.lines]
     made = dataclasses.replace(made, table=ErrorTable(lines))
     assert "is that of All columns (1,024) under linear SVM" in words(made)[0]
@@ -53,9 +53,11 @@ def test_all_columns_are_named_by_how_many_columns_there_are():
 
 def test_where_folds_are_dealt_once_the_verdict_advises_to_repeat_them():
     repeat, equal = "set evaluation.count to 4", {"errors": lambda m, _size, _c, split: 20 + (3 * split + m) % 7}
-    for dealt, said in ((1, True), (4, False), (0, False)):
-        assert (repeat in " ".join(words(evaluation(folds_dealt=dealt, **equal)))) is said
-    far = evaluation(folds_dealt=1, errors=lambda m, _size, _c, split: 20 + split % 2 - m * (10 + split % 3))
+    once = config_of(METHODS, SIZES, splits="folds", count=1)
+    others = config_of(METHODS, SIZES, splits="folds", count=4), config_of(METHODS, SIZES, splits="shares", count=1)
+    for config, said in ((once, True), *((other, False) for other in others)):
+        assert (repeat in " ".join(words(evaluation(config=config, **equal)))) is said
+    far = evaluation(config=once, errors=lambda m, _size, _c, split: 20 + split % 2 - m * (10 + split % 3))
     assert repeat not in " ".join(words(far)), "it is significant"
 
 

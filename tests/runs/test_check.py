@@ -11,6 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from helpers import examples
+from helpers.ingested import ingest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_wine
@@ -20,7 +21,6 @@ from mmpca_dist.configuration.schema import load_config, parse_config
 from mmpca_dist.errors import InputError
 from mmpca_dist.ingest import column_profiles
 from mmpca_dist.ingest.column_profiles import ColumnProfile
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.runs.check import check
 from mmpca_dist.runs.checked_table import GROUPS, INDICATORS, LABEL, LEFT_OUT, NUMBER

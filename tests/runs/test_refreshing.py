@@ -238,8 +238,8 @@ def test_in_memory_storage(tmp_path):
 
 @pytest.mark.e2e
 def test_the_flow_tells_what_was_taken_up_and_refuses_mistakes(prefect_server, base, tmp_path):
+    from mmpca_pipelines.entrypoints import refresh_flow
     from mmpca_pipelines.flows import REFUSED as NAME
-    from mmpca_pipelines.refresh import refresh_flow
 
     inbox = fill(tmp_path / "inbox", names=["a", "b"])
     config = {"run": base, "new": inbox, "output": str(tmp_path / "live")}

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.ingested import ingest
 from helpers.tables import config_of
 
 from mmpca_dist import evaluate, refresh, run
 from mmpca_dist.errors import OutputError
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.transform import TransformConfig, transform
 from mmpca_dist.stores import storage

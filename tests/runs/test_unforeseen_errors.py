@@ -73,7 +73,7 @@ def test_a_stage_that_fails_leaves_the_traceback_in_the_run(tmp_path, prefect_se
 
 @pytest.mark.parametrize(("words", "target"), [
     (("transform", "out", "bundled:iris", "projected", "--prefect"), "mmpca_dist.runs.transform.transform"),
-    (("ingest", "table.csv", "table.zarr"), "mmpca_dist.ingest.job.ingest"),
+    (("ingest", "table.csv", "table.zarr"), "mmpca_dist.jobs.inputs.ingest"),
     (("plan", "my.yaml"), "mmpca_dist.runs.fit.preview"),
 ], ids=["transform", "ingest", "plan"])  # fmt: skip
 @pytest.mark.e2e

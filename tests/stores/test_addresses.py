@@ -6,11 +6,11 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 import zarr
+from helpers.ingested import ingest
 from helpers.stored_objects import settings
 
 from mmpca_dist import load_model, run
 from mmpca_dist.errors import InputError, OutputError
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.addresses import refuse_secrets
 from mmpca_dist.tables.compose import open_dataset

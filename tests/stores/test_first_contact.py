@@ -8,12 +8,12 @@ from contextlib import ExitStack
 
 import pytest
 from helpers.faulty_s3 import KEYS
+from helpers.ingested import check_ingest
 from helpers.servers import free_port
 from helpers.tables import config_of
 
 from mmpca_dist import evaluate, run
 from mmpca_dist.errors import AccessError, OutageError
-from mmpca_dist.ingest.job import check_ingest
 from mmpca_dist.runs.check import check
 from mmpca_dist.stores import failures, storage
 

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from helpers.ingested import ingest
 from helpers.tables import content_of, write_npz
 from zarr.storage import WrapperStore
 
 from mmpca_dist import load_model, run
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.job import open_job
 from mmpca_dist.passes.scratch import ZarrScratch

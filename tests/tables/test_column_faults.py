@@ -9,13 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from helpers.ingested import check_ingest, ingest
 from helpers.tables import config_of, write_config
 
 from mmpca_dist import open_dataset
 from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.errors import ColumnError, InputError
-from mmpca_dist.ingest.job import check_ingest, ingest
-from mmpca_dist.ingest.row_source import Selection
 from mmpca_dist.runs.fit import preview
 from mmpca_dist.tables.readers.parquet import ParquetRows
 from mmpca_pipelines.__main__ import main
@@ -137,9 +136,7 @@ def test_lines_that_are_wrong_are_refused_as_before(tmp_path):
 def test_sound_tables_pass_and_columns_that_count_are_noted(tmp_path, blocks):
     table = {name: values for name, values in columns().items() if name not in BAD | {"ward"}}
     notes = []
-    check_ingest(
-        write(tmp_path, "csv", table), tmp_path / "out.zarr", selection=Selection(label="kind"), note=notes.append
-    )
+    check_ingest(write(tmp_path, "csv", table), tmp_path / "out.zarr", label="kind", note=notes.append)
     assert notes == ["Column 'whole' only counts the rows: leave it out with --drop, unless it is a measurement."]
 
 

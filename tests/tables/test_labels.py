@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 from helpers import each
+from helpers.ingested import ingest
 from helpers.tables import read_back
 
 import mmpca_dist
 from mmpca_dist import MarginPCA, class_moments, open_dataset
 from mmpca_dist.errors import InputError
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.neighbors.estimator import NearestOpposite
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import fit_rows

@@ -6,12 +6,12 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from helpers.ingested import ingest
 from helpers.runs import Recorder, refreshed, through
 from helpers.tables import config_of, write_config, write_zarr
 
 from mmpca_dist import class_moments, open_dataset, run
 from mmpca_dist.errors import InputError
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.records import COUNT
 from mmpca_dist.results.evaluation_result import result_in

@@ -8,13 +8,13 @@ import pyarrow.parquet
 import pytest
 from helpers import tables
 from helpers.evaluating import scored
+from helpers.ingested import ingest
 from helpers.runs import Recorder, refreshed, through
 from helpers.tables import labelled, write_npz
 from sklearn.preprocessing import OneHotEncoder
 
 from mmpca_dist import MarginPCA, load_model, open_dataset, run
 from mmpca_dist.errors import AccessError, ColumnError, InputError, OutputError
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.tables.compose import open_rows
 

@@ -203,8 +203,9 @@ def test_the_plan_counts_stored_bytes_and_holds(tmp_path):
 
 def test_text_of_twenty_newsgroups(real_path, tmp_path):
     """15,935 x 62,061: a unit of dense rows is all that is ever made dense; the words that most use make a table."""
+    from helpers.ingested import ingest
+
     from mmpca_dist import MarginPCA
-    from mmpca_dist.ingest.job import ingest
 
     manifest = ingest(real_path("newsgroups20.npz"), tmp_path / "a.zarr")
     assert manifest["sparse"] and manifest["classes"] == 20

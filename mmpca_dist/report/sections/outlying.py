@@ -47,7 +47,7 @@ def _data(finished: SolvedRun, methods: Sequence[Figures]) -> Outlying | None:
         return None
     table, statistics = counted(run), kept_statistics(run)
     rows = as_scored(rows, finished.config, finished.model(methods[0].name))
-    belongings = [load_belonging(run, method.name, table.classes) for method in methods]
+    belongings = [load_belonging(run, method.name) for method in methods]
     numbers, found = list[Any](), list[list[dict[str, Any]]]()
     for start, stop, picks in sampled_chunks(rows.chunk_edges):
         for batch in read_batches(rows, Span(0, (start, stop)), ("covariates",), sparse=rows.sparse):

@@ -6,10 +6,10 @@ import pyarrow.feather
 import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
+from helpers.ingested import ingest
 
 from mmpca_dist import load_model, open_dataset, run
 from mmpca_dist.errors import ColumnError, InputError, MmpcaError
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.stores import storage
 from mmpca_dist.tables.memory_limits import within
 

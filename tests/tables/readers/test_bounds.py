@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
+from helpers.ingested import ingest
 from helpers.tables import COLUMNS, ROWS, X, Y, change, config_of, write_small
 from zarr.codecs import BloscCodec, ZstdCodec
 
 from mmpca_dist import open_dataset
 from mmpca_dist.errors import InputError, MmpcaError
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.runs.fit import preview
 
 

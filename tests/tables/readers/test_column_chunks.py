@@ -5,12 +5,12 @@ import numpy as np
 import psutil
 import pytest
 import zarr
+from helpers.ingested import ingest
 from helpers.tables import labelled, make_config, write_zarr
 
 import mmpca_dist.ingest.sources as sources
 from mmpca_dist import MarginPCA, class_moments, load_model, open_dataset, run
 from mmpca_dist.errors import InputError, PlanError
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.passes.dask_rows import dask_rows
 from mmpca_dist.runs.fit import preview
 from mmpca_dist.tables.spans import make_spans

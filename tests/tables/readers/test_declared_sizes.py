@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 from helpers import each
+from helpers.ingested import ingest
 
 from mmpca_dist import open_dataset
 from mmpca_dist.errors import InputError, MmpcaError
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.tables.readers.parquet import ParquetRows
 from mmpca_dist.tables.source import readable
 

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from helpers.ingested import ingest
 from helpers.tables import npy, write_npz
 
 from mmpca_dist import open_dataset
 from mmpca_dist.errors import InputError
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.passes.serialization import decode, encode
 from mmpca_dist.tables import memory_limits
 from mmpca_dist.tables.readers.npy import READINGS, NpyHeader, read_again

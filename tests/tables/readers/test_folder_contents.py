@@ -9,11 +9,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from helpers.ingested import ingest
 from helpers.tables import labelled
 
 from mmpca_dist import open_dataset
 from mmpca_dist.errors import InputError
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.runs.check import check
 from mmpca_dist.stores import storage
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.evaluating import scored
+from helpers.ingested import ingest
 from helpers.runs import hash_of_command, refreshed, through
 from helpers.tables import config_of, labelled, write_csr, write_zarr
 from helpers.watching import without_library
@@ -14,7 +15,6 @@ from scipy.sparse import csc_array, csr_array
 
 from mmpca_dist import class_moments, load_model, open_dataset, run
 from mmpca_dist.errors import InputError
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.tables.compose import column_of, open_rows
 
 h5py = pytest.importorskip("h5py")

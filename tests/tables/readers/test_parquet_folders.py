@@ -133,7 +133,7 @@ def test_values_in_names_of_folders(tmp_path):
 
 
 def test_ingest_keeps_columns_in_names_of_folders(tmp_path):
-    from mmpca_dist.ingest.job import ingest
+    from helpers.ingested import ingest
 
     table = frame().assign(year=np.arange(60) % 3 + 1)
     ingest(str(hive(tmp_path / "a", ["year"], table)), str(tmp_path / "b.zarr"), keep=["year"])

@@ -7,12 +7,12 @@ import numcodecs
 import numpy as np
 import pytest
 import zarr
+from helpers.ingested import ingest
 from helpers.tables import COLUMNS, ROWS, X, write_small
 from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, ShardingCodec, ZstdCodec
 
 from mmpca_dist import open_dataset
 from mmpca_dist.errors import AccessError
-from mmpca_dist.ingest.job import ingest
 from mmpca_dist.passes.units import read_batch
 from mmpca_dist.tables.readers import zarr_groups
 from mmpca_dist.tables.readers.plain_chunks import PlainChunks

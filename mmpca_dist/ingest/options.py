@@ -1,23 +1,18 @@
-"""Parameters and work of an ingest, with or without Prefect."""
+"""The settings of an ingest."""
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Annotated, Literal
 
+from pydantic import AfterValidator
+
+from mmpca_dist.errors import InputError
 from mmpca_dist.ingest.destination import Overwrite
-from mmpca_dist.jobs.events import Callback
-from mmpca_dist.settings import ColumnNames, ImageShape, Section, Words, setting
-
-if TYPE_CHECKING:  # refusals of parameters need none of it
-    from mmpca_dist.ingest.row_source import Selection
-
-NUMBER = re.compile(r"-?[0-9]{1,9}")
-"""Number of a column; longer ones are names."""
+from mmpca_dist.settings import ImageShape, Section, Words, setting
 
 
 class IngestConfig(Section):
-    """Which table becomes which Zarr group."""
+    """Which columns of which table become which Zarr group, and the form of the rows."""
 
     source: str = setting(
         example="table.csv", description="Path or fsspec URL of CSV, LIBSVM text, .npz, .npy, Parquet or Zarr"
@@ -26,24 +21,24 @@ class IngestConfig(Section):
     features: str | None = setting(
         None, example="X", description="Array or list column of the rows; by default X, or all columns but the label"
     )
-    label: str | None = setting(
+    label: str | int | None = setting(
         None,
         example="species",
         description="Array or column of the labels, by default y or label; for CSV also its number (by default the "
         "last column); for .npy the labels' file",
     )
-    drop: ColumnNames = setting(
+    drop: Words = setting(
         [],
         values="names of columns",
         example=["id"],
-        description="Columns of CSV or Parquet that are no features; for CSV also their numbers",
+        description="Leave out columns of CSV or Parquet, such as an identifier; for CSV also their numbers",
     )
-    keep: ColumnNames = setting(
+    keep: Annotated[Words, AfterValidator(lambda names: list(dict.fromkeys(names)))] = setting(
         [],
         values="names of columns",
         example=["patient"],
-        description="Columns of names that are no features and become arrays next to the labels, such as the parts of "
-        "an evaluation",
+        description="Columns of names or whole numbers, such as the patient of a row, that become arrays next to the "
+        "labels, for evaluation.column",
     )
     unlabelled: bool = setting(
         False, example=True, description="Take no column of CSV for the labels: its rows are only to be projected"
@@ -72,11 +67,20 @@ class IngestConfig(Section):
         example=",",
         description="The decimal mark of numbers in text; by default that which the beginning of CSV shows",
     )
-    layout: Literal["auto", "sparse", "dense"] = setting(
-        "auto",
-        example="sparse",
+    sparse: bool | None = setting(
+        None,
+        example=True,
         description="Write CSR rows, or dense ones; by default CSR sources stay sparse, and LIBSVM text becomes so "
         "where that takes at most a quarter of the space",
+    )
+    numbers: bool = setting(
+        False, example=True, description="The labels of LIBSVM text are numbers to predict, which may have fractions"
+    )
+    n_features: int = setting(
+        0, ge=0, example=1000, description="Columns of LIBSVM text at least; those that no line has are 0"
+    )
+    first_index: int | None = setting(
+        None, example=0, description="Index of the first column of LIBSVM text; by default 0 where that occurs, else 1"
     )
     overwrite: bool = setting(
         False, example=True, description="Replace the group at the destination, if an ingest has completed it"
@@ -84,42 +88,14 @@ class IngestConfig(Section):
     overwrite_any: bool = setting(False, example=True, description="Replace any Zarr group at the destination")
 
     @property
-    def selection(self) -> Selection:
-        """The table that is read; a label that is a number is that of a column."""
-        from mmpca_dist.ingest.row_source import Selection
-
-        label = int(self.label) if self.label is not None and NUMBER.fullmatch(self.label) else self.label
-        sparse = None if self.layout == "auto" else self.layout == "sparse"
-        options = (
-            self.unlabelled, self.dtype, self.missing_chunks, self.image_shape, None, sparse, self.missing_values,
-            self.decimal,
-        )  # fmt: skip
-        return Selection(self.features, label, self.drop, self.keep, *options)
-
-    @property
     def replaces(self) -> Overwrite:
         """The content that may be replaced at the destination."""
         return "any" if self.overwrite_any else self.overwrite
 
-
-def ingest_table(config: IngestConfig, callback: Callback) -> dict[str, Any]:
-    """Ingest a table, and return its manifest."""
-    from mmpca_dist.ingest.job import ingest
-
-    callback.on_stage_start("ingest")
-    manifest = ingest(
-        config.source,
-        config.destination,
-        **vars(config.selection),
-        overwrite=config.replaces,
-        progress=lambda done, total: callback.on_progress("ingest", done, total),
-        note=callback.on_note,
-    )
-    callback.on_stage_end("ingest", manifest, False)
-    return manifest
-
-
-def ingested(config: IngestConfig, manifest: dict[str, Any]) -> str:
-    """Return a finished ingest in words."""
-    kind = "sparse rows" if manifest["sparse"] else "rows"
-    return f"{manifest['rows']} {kind} of {manifest['columns']} columns written to {config.destination}"
+    def check(self) -> None:
+        """Raise an ``InputError`` for columns that no source can keep."""
+        for name in self.keep:
+            if name in self.drop:
+                raise InputError(f"--keep and --drop both name {name!r}: leave out one.")
+            if not name or name in ("X", "y") or "/" in name or name.startswith((".", "__", "zarr.")):
+                raise InputError(f"--keep names {name!r}, which cannot be an array next to X and y: rename it first.")

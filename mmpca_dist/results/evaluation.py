@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
+from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.evaluation.comparisons import CorrectedTest, SignTest
 from mmpca_dist.evaluation.component_rule import alike, lowest
 from mmpca_dist.evaluation.published import Compared, published_cells, side_by_side
@@ -21,12 +21,9 @@ class Evaluation:
     """``uri``, ``n_rows``, ``n_features``, ``classes`` (names) and ``counts`` (rows per class)."""
     splits: str
     """In words: ``"50 stratified splits, four fifths of the rows train"``."""
-    methods: list[str]
-    n_components: Sequence[float]
-    """As asked for."""
+    config: RunConfig
     classifiers: dict[str, str]
     """For each name in the table, what to call it in words, with its constant: ``"linear SVM, C = 0.1"``."""
-    reference: str
     table: ErrorTable
     baselines: list[float]
     """For each split, percent of errors of always naming the largest class of the training rows, or of their mean."""
@@ -38,19 +35,9 @@ class Evaluation:
     """For each method, in all splits together; costs that methods share have names of their own."""
     bytes_read: dict[str, int] = field(default_factory=dict)
     """Likewise."""
-    published: str | None = None
-    """Data set whose published figures the report shows next to the own ones."""
     notes: list[str] = field(default_factory=list)
     margin_rows: str = "the rows held out"
     """Which rows margins are measured on, in words."""
-    standardized: bool = False
-    """Whether reductions, and margins before them, are of standardised columns."""
-    unreduced: frozenset[str] = frozenset()
-    """Methods that keep all columns, whatever number of components is asked for."""
-    folds_dealt: int = 0
-    """How often random folds were dealt; 0 for other splits."""
-    own_units: frozenset[str] = frozenset()
-    """Methods whose components are not orthonormal: distances after them do not compare with those before."""
     stages: dict[str, float] = field(default_factory=dict)
     """Seconds of each stage."""
     config_yaml: str = ""
@@ -63,24 +50,29 @@ class Evaluation:
 
         All columns are not tested against another reference, so that no correction is for tests that nobody asked for.
         """
-        untested = self.unreduced - {self.reference}
-        return {cell.key: cell for cell in self.table.cells(self.reference, untested)}
+        untested = self.config.unreduced - {self.config.reference}
+        return {cell.key: cell for cell in self.table.cells(self.config.reference, untested)}
 
     @property
     def reducing(self) -> list[str]:
         """The methods that reduce."""
-        return [method for method in self.methods if method not in self.unreduced]
+        return [method for method in self.config.labels if method not in self.config.unreduced]
+
+    @property
+    def own_units(self) -> set[str]:
+        """Methods whose components are not orthonormal: distances after them do not compare with those before."""
+        return {section.label for section in self.config.methods if not section.method.orthonormal}
 
     @property
     def all_columns(self) -> str | None:
         """The method that reduces nothing, that of the columns as they are before others; None without one."""
-        found = [method for method in self.methods if method in self.unreduced]
+        found = [method for method in self.config.labels if method in self.config.unreduced]
         return min(found, key="all-columns".__ne__, default=None)
 
     @cached_property
     def against_all_columns(self) -> dict[Key, Cell]:
         """The cells with tests against all columns under the same classifier, and Holm's correction for these."""
-        return {cell.key: cell for cell in self.table.cells(self.all_columns or "", self.unreduced)}
+        return {cell.key: cell for cell in self.table.cells(self.all_columns or "", self.config.unreduced)}
 
     @property
     def predicts(self) -> bool:
@@ -118,39 +110,36 @@ class Evaluation:
     @cached_property
     def compared(self) -> list[Compared]:
         """Own cells with the published ones; none where nothing is published."""
-        return [] if self.published is None else side_by_side(self.cells.values(), published_cells(self.published))
+        published = self.config.evaluation.published
+        return [] if published is None else side_by_side(self.cells.values(), published_cells(published))
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Which cell has the lowest mean error, and how it compares."""
+class Verdict(NamedTuple):
+    """The cell with the lowest mean error, others with the same, its rival, and tests of the best less the rival.
+
+    Among equal means the best has the fewest components, then comes first. Its rival is the lowest mean of the
+    reference's cells or, where the reference is best, of all others'.
+    """
 
     best: Cell
-    """The cell with the lowest mean; among equal means the one with the fewest components, then the first."""
     tied: list[Cell]
-    """The others with the same mean."""
     rival: Cell | None
-    """The lowest mean of the reference's cells; where the reference is best, the lowest mean of all others'."""
     test: SignTest | None
-    """Whether the best errs less than the rival; None without one."""
     t_test: CorrectedTest | None
-    """Whether they differ beyond these splits: the best less the rival, with Holm's correction for all tests against
-    the reference and for this one."""
 
 
 def verdict(evaluation: Evaluation) -> Verdict:
     """Return which cell is best and how it compares with the reference."""
     cells = evaluation.distinct
     best = lowest(cells)
-    of_reference = best.method != evaluation.reference
-    rivals = [cell for cell in cells if (cell.method == evaluation.reference) == of_reference]
+    of_reference = best.method != evaluation.config.reference
+    rivals = [cell for cell in cells if (cell.method == evaluation.config.reference) == of_reference]
     rival = lowest(rivals) if rivals else None
+    tied = [cell for cell in cells if cell is not best and alike(cell, best)]
+    if rival is None:
+        return Verdict(best, tied, None, None, None)
     return Verdict(
-        best=best,
-        tied=[cell for cell in cells if cell is not best and alike(cell, best)],
-        rival=rival,
-        test=evaluation.table.sign_test(best.key, rival.key) if rival else None,
-        t_test=difference_of(evaluation, best, rival) if rival else None,
+        best, tied, rival, evaluation.table.sign_test(best.key, rival.key), difference_of(evaluation, best, rival)
     )
 
 
@@ -163,7 +152,7 @@ def difference_of(evaluation: Evaluation, best: Cell, rival: Cell, reference: st
     if test.p_value is None:
         return test
     cells = evaluation.against_all_columns if reference else evaluation.cells
-    reference = reference or evaluation.reference
+    reference = reference or evaluation.config.reference
     models = (rival.models, best.models) if best.method == reference else (best.models, rival.models)
     adjusted = holm_by_models({**p_values(cells, reference), models: test.p_value})  # may be a test of the table
     return replace(test, adjusted=adjusted[models], tests=len(adjusted))
