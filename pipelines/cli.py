@@ -295,6 +295,7 @@ def clean(folder: str) -> None:
 
 
 @cli.command(cls=RequestCommand, model=f"{REQUESTS}:TransformConfig", short_help="Project new rows with a run's model.")
+@click.argument("destination", required=False)
 @label_options()
 @quick_prefect_option
 @verbosity

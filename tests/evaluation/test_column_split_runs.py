@@ -150,7 +150,7 @@ def test_dates_need_no_quotes_in_yaml(tmp_path):
 
 def test_choices_within_the_rows_that_train_keep_groups_together(tmp_path, monkeypatch):
     """C of classifiers, C of bm2pca, and alpha and components of penalties: none takes folds of single rows."""
-    monkeypatch.setattr(fits, "StratifiedKFold", lambda *_, **__: pytest.fail("folds of rows"))
+    monkeypatch.setattr("sklearn.model_selection.StratifiedKFold", lambda *_, **__: pytest.fail("folds of rows"))
     monkeypatch.setattr(row_folds.ClassFolds, "of", lambda *_: pytest.fail("folds of rows"))
     monkeypatch.setattr("mmpca_dist.passes.folds.numbers_within", lambda *_: pytest.fail("folds of rows"))
     dealt = []
