@@ -58,7 +58,11 @@ class TransformConfig(Section):
     @property
     def table(self) -> str:
         """The destination; for what goes into the dataset a table beside it, until it is there."""
-        return str(self.destination) if self.into is None else f"{self.dataset}.{self.into.replace('/', '-')}.zarr"
+        return (
+            str(self.destination)
+            if self.into is None
+            else f"{self.dataset.rstrip('/')}.{self.into.replace('/', '-')}.zarr"
+        )
 
 
 class MonitorConfig(Section):

@@ -96,7 +96,7 @@ def _described(value: Any, arrays: dict[str, NDArray], name: str = "") -> Any:
         if array.dtype.kind not in "biufU":
             raise TypeError(f"An array of type {array.dtype} cannot be stored.")
         name = name or "0"
-        arrays[name] = array.copy()[..., None].view(np.uint32) if array.dtype.kind == "U" else array
+        arrays[name] = array.copy()[..., None].view(np.uint32) if _in_parts(array.dtype) else array
         return {"array" if isinstance(value, np.ndarray) else "number": name, "dtype": array.dtype.str}
     if isinstance(value, float):
         return {"float": value.hex()}
@@ -134,7 +134,12 @@ def _built(shape: Any, arrays: Mapping[str, NDArray]) -> Any:
 
 def _array(stored: NDArray, dtype: np.dtype) -> NDArray:
     """Return an array in the type that it had; code points become text again."""
-    return stored.astype(np.uint32).view(dtype)[..., 0] if dtype.kind == "U" else stored.astype(dtype, copy=False)
+    return stored.astype(np.uint32).view(dtype)[..., 0] if _in_parts(dtype) else stored.astype(dtype, copy=False)
+
+
+def _in_parts(dtype: np.dtype) -> bool:
+    """Tell whether entries are stored as 32-bit numbers: text, and whole numbers that a double may not hold."""
+    return dtype.kind == "U" or (dtype.kind in "iu" and dtype.itemsize > 4)
 
 
 def _class_of(name: str) -> type:

@@ -112,8 +112,11 @@ class FoldProbing(FoldPass):
     def of(cls, job: Job) -> FoldProbing:
         """Return it; raise InputError where there are no moments of folds, or too few of them."""
         parts, choice = in_folds(job).splits, job.results.of(records.PLAN)["choice"]
-        if choice["kind"] != "dense" or job.dataset.widening is not None or parts.n_parts < 3:
-            raise InputError("it takes class moments of 3 folds or more (solver.kind: dense), no covariates, no gaps")
+        fewest = 4 if job.config.needs().shrinkages else 3  # of what an eraser is fitted to, two choose a shrinkage
+        if choice["kind"] != "dense" or job.dataset.widening is not None or parts.n_parts < fewest:
+            raise InputError(
+                f"it takes class moments of {fewest} folds or more (solver.kind: dense), no covariates, no gaps"
+            )
         return cls(job, parts, True)
 
     def fit(self, rows: Rows, folds: SplitMoments) -> list[str]:

@@ -252,6 +252,8 @@ def unmergeable_reason(needs: Needs, pooled: bool, weighted: bool) -> str | None
         return "new rows may be nearer than those that were found"
     if needs.swept:
         return "its fit passes over all rows several times"
+    if needs.shrinkages:
+        return "rows that are held out choose its shrinkage"
     if pooled and (weighted or needs.scatters - {ClassWeighting.EQUAL}):
         return "the scatters of the run's many classes are pooled for the class counts or weights of just its own rows"
     return None

@@ -77,7 +77,7 @@ def transform(config: TransformConfig, callbacks: list[Callback] | None = None, 
                 job.check_lease()
                 put(job.run.path("projected", INSIDE), opened, into, job.run.path("scratch"))
             if suffix is not None:
-                outputs = [destination := f"{config.dataset}/{into}" if into else destination]
+                outputs = [destination := f"{config.dataset.rstrip('/')}/{into}" if into else destination]
                 if suffix != "zarr":
                     job.check_lease()
                     join_parts(job.run.path("projected"), destination, suffix, job.config.project.quote_formulas)

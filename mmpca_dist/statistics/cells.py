@@ -24,6 +24,7 @@ from mmpca_dist.statistics.widening import Widening
 from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.compose import column_of
 from mmpca_dist.tables.dataset import Dataset
+from mmpca_dist.tables.foreign import labels_of
 from mmpca_dist.tables.labels import encode, label_array
 from mmpca_dist.tables.roles import PART
 from mmpca_dist.tables.spans import make_spans
@@ -100,14 +101,15 @@ class CellMoments:
 
         Raises InputError for a class that is not there, or is merged twice, and a new name that another class has.
         """
-        labels, merged = self.levels[0], self.levels[0].astype(object)
+        merged, moved = self.levels[0].astype(object), set[int]()
         for name, members in classes.items():
             for member in members:
                 place = self._level(0, member)
-                if merged[place] != labels[place]:
+                if place in moved:
                     raise InputError(f"The class {member!r} is merged twice.")
                 merged[place] = name
-        taken = [str(own) for own, was in zip(merged, labels, strict=True) if own == was and own in classes]
+                moved.add(place)
+        taken = [str(own) for place, own in enumerate(merged) if own in classes and place not in moved]
         if taken:
             raise InputError(f"The classes merged cannot be called {some_names(taken)}: another class is.")
         new, places = np.unique(label_array(merged.tolist(), "classes"), return_inverse=True)
@@ -272,7 +274,12 @@ def cell_moments(
         levels = [count_labels(view, spans, tasks).classes for view in views]
         dataset = dataset.keyed(partial(_cell_of, views=views, levels=levels))
     else:
-        known = [label_array(np.asarray(y), "y"), *(label_array(groups[name], f"groups[{name!r}]") for name in names)]
+        if y is None or not hasattr(groups, "keys"):
+            raise InputError("Rows that are no Dataset need y, and groups by name: {'site': [...]} or a data frame.")
+        known = [
+            label_array(np.asarray(labels_of(y, X)), "y"),
+            *(label_array(groups[name], f"groups[{name!r}]") for name in names),
+        ]
         if len({len(own) for own in known}) > 1:
             lengths = ", ".join(f"{name} {len(own):,}" for name, own in zip(axes, known, strict=True))
             raise InputError(f"There must be a level of each axis a row; they have: {lengths}.")

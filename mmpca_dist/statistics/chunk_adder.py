@@ -70,13 +70,13 @@ class ChunkAdder:
         self._centres = np.zeros((n_classes, d), np.result_type(native, work))
         self._centred = np.zeros(n_classes)  # weights of the rows of which the centres are about the means
         self._widening = widening
-        pooled = [] if weights is None else [np.flatnonzero(own) for own in weights]
+        pooled = [] if weights is None else [np.flatnonzero(own) for own in weights if set(own[own > 0]) == {1}]
         # Classes of parts follow each other; those of a level of a group may be anywhere, and take larger blocks.
         self._scattered = any(len(own) and own[-1] - own[0] >= len(own) for own in pooled)
         self.block_rows = rows_of_classes(len(pooled) if self._scattered else n_classes, d)
-        if pooled and not self._scattered:
+        if weights is not None and not self._scattered:
             self.block_rows = BLOCK_ROWS
-        n_panel = max(PANEL, self.block_rows if pooled else 0)
+        n_panel = max(PANEL, 0 if weights is None else self.block_rows)
         self._panel = np.empty((n_panel, d), work)
         self._product = np.empty((d, d), work)
         self._near = np.empty((0 if weights is None else self.block_rows, d), self._centres.dtype)  # centres of rows

@@ -23,16 +23,16 @@ from mmpca_dist.statistics.scatters import pooled_weights
 from mmpca_dist.tables.batch import Batch
 
 
-def class_fold_moments(rows: Rows, folds: Folds, *, precision: str) -> list[ClassMoments]:
+def class_fold_moments(rows: Rows, folds: Folds, *, precision: str, pools: bool = True) -> list[ClassMoments]:
     """Return the class moments of each fold, from one pass over the rows.
 
-    They are C F d^2 doubles for F folds, and so is what a task leaves; where that is too large, scatters are pooled
-    over the classes. Raises InputError for rows that are not finite.
+    They are C F d^2 doubles for F folds, and so is what a task leaves; where that is too large, and this
+    ``pools``, scatters are pooled over the classes. Raises InputError for rows that are not finite.
     """
     classes, n_folds = rows.census.classes, folds.n_folds
     cells = Census(np.arange(n_folds * len(classes)), np.tile(rows.census.sizes // n_folds, n_folds), ())
     keyed = rows.dataset.keyed(partial(_fold_and_class, folds=folds, classes=classes))
-    is_pooled = use_pooled(len(cells.classes), rows.dataset.n_features)
+    is_pooled = pools and use_pooled(len(cells.classes), rows.dataset.n_features)
     weights = np.repeat(np.eye(n_folds), len(classes), axis=1) if is_pooled else None
     moments, _ = take_moments(replace(rows, dataset=keyed, census=cells), precision=precision, weights=weights)
     return moments_of_parts(moments, classes, n_folds)

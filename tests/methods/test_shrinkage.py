@@ -9,7 +9,17 @@ from helpers.tables import config_of, labelled
 from scipy import sparse
 from sklearn.covariance import LedoitWolf
 
-from mmpca_dist import ConceptEraser, FisherDiscriminant, ScatterContrast, class_moments, load_model, open_dataset, run
+from mmpca_dist import (
+    ConceptEraser,
+    FisherDiscriminant,
+    ScatterContrast,
+    class_moments,
+    load_model,
+    load_moments,
+    open_dataset,
+    refresh,
+    run,
+)
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.splits import fold_splits
 from mmpca_dist.limits import LIMITS
@@ -140,3 +150,39 @@ def test_what_knows_no_folds_says_so():
         ScatterContrast(A=None, B={"class": {0: 1, 1: 1}}, shrinkage="auto").fit(X, y)
     with pytest.raises(InputError, match=r"shrinkage='more' must be a number .*, or 'auto'"):
         FisherDiscriminant(shrinkage="more").fit(X, y)
+
+
+def test_a_named_class_that_a_fold_lacks_is_judged_by_the_other_folds():
+    X, y = labelled(60, 6, 3, seed=1)
+    few = np.r_[np.flatnonzero(y != 1), np.flatnonzero(y == 1)[:4]]  # of five folds one has no row of the class
+    assert TRIED[0] <= chosen(ScatterContrast(A="total", B={"class": 1}), X[few], y[few]) <= TRIED[-1]
+
+
+@pytest.mark.parametrize("options", [{"class_weight": "balanced"}, {"B": {"class": 1}}], ids=str)
+def test_scatters_of_single_classes_are_kept_where_folds_would_pool_them(options, monkeypatch):
+    X, y = labelled(90, 6, 3, seed=1)
+    X, y = X[10:], y[10:]
+    apart = chosen(ScatterContrast(**options), X, y)
+    monkeypatch.setattr(LIMITS, "pooled_bytes", 3 * 6 * 6 * 8)
+    assert chosen(ScatterContrast(**options), X, y) == apart
+
+
+def test_a_refresh_leaves_out_what_rows_held_out_choose(tmp_path):
+    X, y = labelled(60, 6, 3, seed=1)
+    methods = ["pca", {"name": "fisher", "shrinkage": "auto"}]
+    for name, rows in (("rows", X), ("new", X + 0.1)):
+        pd.DataFrame(rows).rename(columns=str).assign(label=y).to_parquet(tmp_path / f"{name}.parquet")
+    dataset = {"uri": str(tmp_path / "rows.parquet"), "label": "label"}
+    run({"dataset": dataset, "methods": methods, "n_components": 2, "output": str(tmp_path / "run")})
+    record = refresh(str(tmp_path / "run"), str(tmp_path / "new.parquet"), str(tmp_path / "more"))
+    assert record["left_out"] == {"fisher": "rows that are held out choose its shrinkage"}
+
+
+def test_labels_beyond_the_whole_numbers_of_a_double_come_back(tmp_path):
+    X, y = labelled(60, 6, 2, seed=1)
+    labels = y + np.int64(2**60)
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", labels)
+    dataset = {"uri": str(tmp_path / "X.npy"), "label": str(tmp_path / "y.npy")}
+    run({"dataset": dataset, "methods": ["pca"], "n_components": 2, "output": str(tmp_path / "run")})
+    assert load_moments(str(tmp_path / "run")).classes.tolist() == [2**60, 2**60 + 1]

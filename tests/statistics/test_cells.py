@@ -143,3 +143,17 @@ def test_groups_are_refused_where_they_do_not_fit_the_rows():
         cell_moments(X, y, {"site": groups["site"][1:]})
     with pytest.raises(InputError, match="names of their own, other than 'label'"):
         cell_moments(X, y, {"label": groups["site"]})
+
+
+def test_classes_are_merged_under_the_name_of_one_of_them():
+    X, y, groups = rows()
+    found = cell_moments(X, y, groups, precision="double").merge({"A": ["A", "B"]}).by_class()
+    assert dict(zip(found.classes, found.sizes, strict=True)) == {"A": np.sum(y != "C"), "C": np.sum(y == "C")}
+    with pytest.raises(InputError, match="'A' is merged twice"):
+        cell_moments(X, y, groups).merge({"A": ["A"], "U": ["A"]})
+
+
+@pytest.mark.parametrize(("y", "groups"), [(None, {"site": ["a"] * 6}), ([0, 1] * 3, ["site"])])
+def test_rows_without_labels_or_groups_of_their_own_are_refused(y, groups):
+    with pytest.raises(InputError, match="need y, and groups by name"):
+        cell_moments(np.eye(6), y, groups)

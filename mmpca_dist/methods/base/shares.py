@@ -37,7 +37,9 @@ class TellsShares:
 
     def count_of(self, size: float) -> int:
         """Return how many components there are of so many, or how many of the first hold a share of the total."""
-        if size >= 1 or self.keeps_all:
+        if self.keeps_all:
+            return len(self.components_)
+        if size >= 1:
             return min(int(size), len(self.components_))
         return min(int(np.searchsorted(np.cumsum(self.eigenvalues_), size * self.total_)) + 1, len(self.components_))
 

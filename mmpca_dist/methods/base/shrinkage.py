@@ -71,6 +71,8 @@ def _best(name: Name, whole: Statistics, parts: Sequence[ClassMoments]) -> float
                 held_out = held_out.reweighted(factors)
             held_out, training = own.adjusted(held_out), own.moments
             held_out = held_out if own.scale is None else held_out.scaled(1 / own.scale)
+        if name[0] == "class" and not all(_has(name[1], each) for each in (training, held_out)):
+            continue
         training, held_out = _alone(name, training), _alone(name, held_out)
         values, vectors = scipy.linalg.eigh(_within(training) / training.total, check_finite=False)
         offsets = np.where(training.counts[:, None] > 0, held_out.means - training.means, 0)
@@ -91,6 +93,10 @@ def _alone(name: Name, moments: ClassMoments) -> ClassMoments:
         return moments.select(np.asarray([at], np.intp))
     one = np.zeros(len(moments.counts), np.intp)
     return moments.merged(one, one[:1]) if name[0] == "total" else moments
+
+
+def _has(label: str, moments: ClassMoments) -> bool:
+    return label in map(str, moments.classes[moments.counts > 0].tolist())
 
 
 def _within(moments: ClassMoments) -> NDArray[np.float64]:

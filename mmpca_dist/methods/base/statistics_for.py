@@ -20,6 +20,7 @@ from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.scratch import Scratch, open_scratch
 from mmpca_dist.passes.sweeps import Sweeper, SweptNeed, states_fit_memory
 from mmpca_dist.statistics.class_weights import ClassWeight, weighted_by_class
+from mmpca_dist.statistics.costs import use_pooled
 from mmpca_dist.statistics.fold_moments import class_fold_moments
 from mmpca_dist.statistics.from_rows import gather_statistics
 from mmpca_dist.statistics.medians import column_medians
@@ -98,7 +99,7 @@ def class_statistics(
     if choice.in_passes and rows.dataset.targets:
         raise no_scatter(rows.dataset)
     if choice.kind == "dense":
-        parts, chosen = _parts(rows, needs, precision), needs.shrinkages
+        parts, chosen = _parts(rows, needs, precision, class_weight), needs.shrinkages
         options: Any = {"precision": precision, "standardize": standardize, "class_weight": class_weight}
         if parts and not (needs.medians or parts[0].pooled):
             tall = statistics_of_parts(parts, chosen, **options)
@@ -114,7 +115,7 @@ def class_statistics(
             rows, pairings=needs.medians, standardize=standardize, columns=needs.columns, weightings=needs.scatters
         )
         within = in_row_space(wide, adjusted_rows(rows, wide.adjustment)) if needs.shrinkages else rows
-        return with_shrinkages(wide, _parts(within, needs, "double"), needs.shrinkages)
+        return with_shrinkages(wide, _parts(within, needs, "double", class_weight), needs.shrinkages)
     adjustment, precision = adjustment_from_pass(rows), effective_precision(precision, rows.dataset.widening)
     statistics = statistics_in_passes(
         # Dense rows are adjusted as they are read, sparse ones never: the solver adjusts its vectors.
@@ -124,12 +125,17 @@ def class_statistics(
     return replace(statistics, adjustment=adjustment)
 
 
-def _parts(rows: Rows, needs: Needs, precision: str) -> list[ClassMoments]:
-    """Return the moments of folds of the rows, where these choose a shrinkage."""
+def _parts(rows: Rows, needs: Needs, precision: str, class_weight: ClassWeight) -> list[ClassMoments]:
+    """Return the moments of folds of the rows, where these choose a shrinkage.
+
+    Scatters of single classes are kept where some are named or weighted, as long as those of all rows are.
+    """
     if not needs.shrinkages:
         return []
     folds = folds_of(rows, min(FOLDS, rows.dataset.n_rows))
-    return class_fold_moments(rows.keeping_apart("folds"), folds, precision=precision)
+    single = class_weight is not None or any(name[0] == "class" for name in needs.shrinkages)
+    pools = not single or use_pooled(len(rows.census.classes), rows.dataset.n_features)
+    return class_fold_moments(rows.keeping_apart("folds"), folds, precision=precision, pools=pools)
 
 
 def with_nearest_pairs(
