@@ -50,9 +50,10 @@ def shares_reduction(job: Job, parts: PartSizes, merged: bool) -> bool:
     needs, d, n_classes = job.config.needs(), job.dataset.n_features, parts.counts.shape[1]
     if not merged or needs.medians or needs.searches or needs.swept or job.config.dataset.predicts:
         return False
+    pools = use_pooled(n_classes, d)  # as the run does alone
     if scatters_of_parts(parts, d, needs.scatters) == parts.counts[0].size:
-        return True
-    return use_pooled(n_classes, d) and not needs.scatters and job.config.class_weight is None
+        return not pools
+    return pools and not needs.scatters and job.config.class_weight is None
 
 
 def shares_projection(job: Job, shared: bool) -> bool:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import fsspec
 import numpy as np
@@ -260,7 +261,7 @@ def test_memory_does_not_grow_with_the_source(tmp_path, kind):
         source.write_text("".join(f"{i % 2} 1:0.5 {d}:0.5\n" for i in range(n)))
     found = subprocess.run(
         [sys.executable, "-c", MEASURE, str(source), str(tmp_path / "a.zarr"), kind.split()[0]],
-        capture_output=True, text=True, check=True,
+        capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1],
     )  # fmt: skip
     traced, arrow = map(int, found.stdout.split())  # MiB
     assert traced + arrow < 40, (traced, arrow)

@@ -296,8 +296,8 @@ def test_curves_are_those_of_the_chosen_classifier_and_can_be_isolated(tab, tmp_
     tab.run(HELPERS[HELPERS.index("const one") :])
     for i, classifier in enumerate(known.classifiers):
         tab.run(f"choose('errors-by-components', 'Classifier', {i})")
-        for j, method in enumerate(known.methods):
-            means = [known.cells[method, size, classifier].summary.mean for size in known.n_components]
+        for j, method in enumerate(known.config.labels):
+            means = [known.cells[method, size, classifier].summary.mean for size in known.config.sizes]
             drawn = tab.run(f"means(doc('curve-{j}').get_model_by_name('curve-{j}').data)")
             np.testing.assert_allclose(drawn, means)
         ring, use = tab.run("source('ring', doc('ring'))"), recommended(known)
