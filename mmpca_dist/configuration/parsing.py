@@ -223,3 +223,19 @@ def comment(text: str) -> str:
     """Return a comment of one line, whatever is in names of columns."""
     words = "".join(letter if letter.isprintable() else " " for letter in text).split()
     return f"  # {' '.join(words)}" if words else ""
+
+
+def replaced(content: dict[str, Any], changes: dict[str, Any], sources: dict[str, str]) -> dict[str, Any]:
+    """Return settings with changes by dotted keys; raise ConfigError, with ``sources``, for keys of no section."""
+    content = {**content}
+    for key, value in changes.items():
+        *sections, last = key.split(".")
+        inner = content
+        for section in sections:
+            below = inner.get(section)
+            if below is not None and not isinstance(below, dict):
+                raise ConfigError(f"{sources[key]}: {section} has no keys within, so there is no {key}.")
+            inner[section] = {**(below or {})}
+            inner = inner[section]
+        inner[last] = value
+    return content

@@ -13,7 +13,7 @@ from mmpca_dist.configuration import bundled
 from mmpca_dist.configuration.dataset_section import DatasetConfig
 from mmpca_dist.configuration.held_out_sections import SPLITS_OF, BelongingConfig, EvaluationConfig
 from mmpca_dist.configuration.method_section import MethodSection, MethodSetting
-from mmpca_dist.configuration.parsing import parse_model, read_yaml, sections_of, source_of
+from mmpca_dist.configuration.parsing import parse_model, read_yaml, replaced, sections_of, source_of
 from mmpca_dist.configuration.requests import RefreshSection
 from mmpca_dist.configuration.sections import ComputeConfig, ProjectConfig, ReportConfig, SolverConfig
 from mmpca_dist.eigen.needs import Needs
@@ -333,7 +333,7 @@ def load_config(
     from_environment, variables = _settings_from_environment()
     changes = changes or {}
     sources = variables | {key: f"the change of {key}" for key in changes} | (places or {})
-    changed = _replaced({**(defaults or {}), **settings}, from_environment | changes, sources)
+    changed = replaced({**(defaults or {}), **settings}, from_environment | changes, sources)
     return parse_config(changed, os.fspath(path), sources)
 
 
@@ -390,18 +390,3 @@ def stored_config(content: dict[str, Any], where: str, sources: dict[str, str] |
                 f"{', '.join(config.labels)}.{did_you_mean(unknown, config.labels)}"
             )
     return config
-
-
-def _replaced(content: dict[str, Any], changes: dict[str, Any], sources: dict[str, str]) -> dict[str, Any]:
-    content = {**content}
-    for key, value in changes.items():
-        *sections, last = key.split(".")
-        inner = content
-        for section in sections:
-            below = inner.get(section)
-            if below is not None and not isinstance(below, dict):
-                raise ConfigError(f"{sources[key]}: {section} has no keys within, so there is no {key}.")
-            inner[section] = {**(below or {})}
-            inner = inner[section]
-        inner[last] = value
-    return content

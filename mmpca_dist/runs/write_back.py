@@ -82,7 +82,7 @@ def _into_group(rows: zarr.Group, uri: str, into: str, scratch: str) -> None:
     location = zarr_stores.zarr_location(scratch)
     _fill(rows, zarr.create_array(location, fill_value=np.nan, **_begun(rows, group, into), **options))
     if storage.is_local(uri):
-        storage.move(scratch, target)
+        Path(storage.filesystem(scratch)[1]).rename(storage.filesystem(target)[1])
     names = [name for name, _, _ in storage.list_objects(scratch)]
     for name in sorted(names, key=lambda name: name in zarr_stores.METADATA):
         storage.write_bytes(storage.join(target, name), storage.read_bytes(storage.join(scratch, name)))

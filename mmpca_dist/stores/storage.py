@@ -363,16 +363,6 @@ def _objects_at(fs: Any, path: str) -> dict[str, dict[str, Any]]:
     return {name: info for name, info in fs.find(path, detail=True).items() if f"{name}/".startswith(f"{root}/")}
 
 
-def move(uri: str, target: str) -> None:
-    """Give a file or folder another name in the same place."""
-    with reached(uri, "move") as (fs, path):
-        if is_local(uri):
-            Path(path).rename(filesystem(target)[1])
-        for name in _objects_at(fs, path) if not is_local(uri) else ():
-            fs.pipe_file(filesystem(target)[1] + name.removeprefix(path), fs.cat_file(name))
-            fs.rm_file(name)
-
-
 def remove_children(uri: str, names: Iterable[str]) -> None:
     """Remove these files or folders from a folder, and the folder where nothing else is in it."""
     for name in names:

@@ -25,7 +25,6 @@ KILL = """
 import os, signal, sys
 from mmpca_dist import transform
 from mmpca_dist.runs import write_back
-from mmpca_dist.stores import storage
 
 place = sys.argv[3]
 die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
@@ -41,7 +40,7 @@ if place == "half":
     write_back._fill = half
 if place == "before":
     write_back.os.fsync = die
-    storage.move = die
+    write_back.Path.rename = die
 if place == "after":
     original = write_back.put
     def put(*arguments):
