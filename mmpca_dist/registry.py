@@ -7,7 +7,7 @@ import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, cached_property
 from importlib import import_module
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 @cache
-def installed_points() -> EntryPoints:
+def installed_points() -> Any:
     """Return the entry points of all installed packages, whose metadata are read once."""
     return entry_points()
 
