@@ -255,7 +255,7 @@ def test_the_same_call_goes_on_after_whatever_stops_it(error, fitted, tmp_path, 
     before = threading.active_count()
     with pytest.raises(KeyboardInterrupt if error is KeyboardInterrupt else OSError):
         transform(config, [Stop()])
-    assert threading.active_count() == before, "tasks that still run may write again"
+    assert threading.active_count() <= before, "tasks that still run may write again"
     assert [state.words for state in find_runs(str(tmp_path))] == ["stopped at project; the same command goes on"]
     transform(config)
     expected = np.tile(X, (40, 1)) @ load_model(fitted, "pca").components_.T
