@@ -1,4 +1,4 @@
-"""What a run learns of rows by models of the other folds: whether rows belong, how right probes of erased rows are."""
+"""Models of the other folds tell of rows whether they belong, and how right probes of erased rows are."""
 
 from __future__ import annotations
 

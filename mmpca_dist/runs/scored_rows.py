@@ -31,7 +31,7 @@ Scored = dict[str, dict[str, NDArray]]
 
 @dataclass(frozen=True)
 class RowScores:
-    """What a run keeps of several methods; none where it was not asked for."""
+    """The scorers and limits that a run keeps of several methods; none where it was not asked for."""
 
     scorer: RowScorer | None = None
     counts: Counts = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Beside:
 
     scores: RowScores
     centre: NDArray | None
-    """The mean, shape (d,), as rows come less it; None where they come as they are, their mean being no larger."""
+    """The mean, shape (d,), which rows come without; None where they come as they are: it takes few digits of Q."""
     left: NDArray[np.float64]
     """The mean of rows as they come, shape (d,)."""
 

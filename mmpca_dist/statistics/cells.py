@@ -189,10 +189,8 @@ class CellMoments:
         found = ClassMoments.empty(self.levels[0][present], means.shape[1], weights)
         for at, label in enumerate(present):
             own = np.flatnonzero(members[label])
-            found.counts[at], found.sizes[at] = (
-                (counts := cells.counts[own] * factors[own]).sum(),
-                cells.sizes[own].sum(),
-            )
+            counts = cells.counts[own] * factors[own]
+            found.counts[at], found.sizes[at] = counts.sum(), cells.sizes[own].sum()
             found.means[at] = weighted_mean(means[own], counts)
             offsets = (means[own] - found.means[at]) * np.sqrt(counts)[:, None]
             found.scatters[at if weights is None else 0] += offsets.T @ offsets
