@@ -70,13 +70,17 @@ def draw_sample(rows: Rows, count: int, class_rows: int = SAMPLE_CLASS_ROWS) -> 
 
     Every class has at least ``class_rows``, if there are as many.
     """
-    dataset, census = rows.dataset, rows.census
+    census = rows.census
     n_rows = np.minimum(census.sizes, np.maximum(count * census.sizes // census.n_rows, class_rows))
-    units = _sample_units(census)
-    edges = [Span(i, (census.units[u][0], census.units[u][1])) for i, u in enumerate(units)]
-    task = partial(_draw_sample, classes=census.classes, quotas=_quotas(census, units, n_rows))
-    rows.begins("sample", dataset.share_bytes(sum(span.stop - span.start for span in edges)))
-    return replace(rows, progress=None).run(OnRows(dataset, task), edges, concatenated, "sample")
+    spans, held = sample_spans(census)
+    task = partial(_draw_sample, classes=census.classes, quotas=_quotas(held, n_rows))
+    return pass_over_sample(rows, spans, task, concatenated)
+
+
+def pass_over_sample(rows: Rows, spans: list[Span], task: OfSpan[T], merge: Callable[[T, T], T]) -> T:
+    """Report that a sample is read, and run a function of the data set and a span on the spans of `sample_spans`."""
+    rows.begins("sample", rows.dataset.share_bytes(sum(span.stop - span.start for span in spans)))
+    return replace(rows, progress=None).run(OnRows(rows.dataset, task), spans, merge, "sample")
 
 
 def sample_rows(row_bytes: int) -> int:
@@ -84,15 +88,15 @@ def sample_rows(row_bytes: int) -> int:
     return min(LIMITS.sample_rows, max(SAMPLE_BYTES // row_bytes, 256))
 
 
-def evenly_chosen(n_units: int) -> set[int]:
+def evenly_chosen(n_units: int, count: int | None = None) -> set[int]:
     """Return the numbers of the reading units of the sample, without those for rare classes."""
-    count = min(SAMPLE_UNITS, max(n_units // 8, 1))
+    count = count or min(SAMPLE_UNITS, max(n_units // 8, 1))
     return {int((i + 0.5) * n_units / count) for i in range(count)}
 
 
-def _sample_units(census: Census) -> list[int]:
-    """Choose units evenly, and further ones so that every class is seen."""
-    chosen = evenly_chosen(len(census.units))
+def sample_spans(census: Census, count: int | None = None) -> tuple[list[Span], NDArray[np.int64]]:
+    """Choose units evenly, and further ones so that every class is seen; return also their rows of each class."""
+    chosen = evenly_chosen(len(census.units), count)
     seen = set(np.concatenate([census.units[u][2] for u in chosen]).tolist())
     for label in census.classes.tolist():
         if label not in seen:
@@ -100,15 +104,15 @@ def _sample_units(census: Census) -> list[int]:
             best = int(np.argmax(rows))
             chosen.add(best)
             seen.update(census.units[best][2].tolist())
-    return sorted(chosen)
-
-
-def _quotas(census: Census, units: list[int], n_rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many rows of each class every unit sends to the sample, shape (units, C)."""
+    units = [census.units[u] for u in sorted(chosen)]
     held = np.zeros((len(units), len(census.classes)), np.int64)
-    for i, u in enumerate(units):
-        _, _, classes, counts = census.units[u]
+    for i, (_, _, classes, counts) in enumerate(units):
         held[i, np.searchsorted(census.classes, classes)] = counts
+    return [Span(i, (start, stop)) for i, (start, stop, *_) in enumerate(units)], held
+
+
+def _quotas(held: NDArray[np.int64], n_rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many of the rows that units hold of each class they send to the sample, shape (units, C)."""
     share = -(-n_rows * held // np.maximum(held.sum(axis=0), 1))
     return np.minimum(share, held)
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.pilot import Pilot
-from mmpca_dist.passes.rows import Rows, draw_sample, sample_rows
+from mmpca_dist.passes.rows import Rows, draw_sample, pass_over_sample, sample_rows, sample_spans
 from mmpca_dist.passes.units import blocks, read_batches, rows_of_classes
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.median_counts import Brackets, MedianCounts, key_type
@@ -142,15 +142,28 @@ class _Cell:
 
 
 def first_brackets(rows: Rows, members: NDArray[np.bool_]) -> Brackets:
-    """Bracket the medians of sets of classes, (T, C), from a sample; small data is kept whole and needs none."""
-    dataset, shape = rows.dataset, (len(members), rows.dataset.n_features)
+    """Bracket the medians of sets of classes, (T, C), from a sample; small data is kept whole and needs none.
+
+    Where more values lie within than a pass keeps, whole units are counted against the brackets first, if a quarter of
+    all narrows them enough.
+    """
+    dataset, census, shape = rows.dataset, rows.census, (len(members), rows.dataset.n_features)
     low, high = (np.full(shape, end) for end in _extremes(dataset.dtype))
-    brackets = Brackets(members, rows.census.sizes, low, high)
-    entry = key_type(*shape).itemsize + dataset.dtype.itemsize
-    if int(brackets.totals.sum()) * dataset.n_features * entry > LIMITS.kept_bytes:
-        inside = narrow_by_sample(brackets, *draw_sample(rows, sample_rows(dataset.row_bytes)))
-        brackets = replace(brackets, step=max(math.ceil(inside * entry / LIMITS.kept_bytes), 1))
-    return brackets
+    brackets = Brackets(members, census.sizes, low, high)
+    most = LIMITS.kept_bytes / (key_type(*shape).itemsize + dataset.dtype.itemsize)
+    if int(brackets.totals.sum()) * dataset.n_features <= most:
+        return brackets
+    sample, codes = draw_sample(rows, sample_rows(dataset.row_bytes))
+    inside = narrow_by_sample(brackets, sample, codes)
+    # Brackets narrow by the square root of the rows; a quarter more is for shares of classes that differ.
+    n_units = math.ceil(1.25 * (inside / most) ** 2 * len(codes) / census.n_rows * len(census.units))
+    if inside > most and n_units <= len(census.units) // 4:
+        spans, held = sample_spans(census, n_units)
+        sampled = replace(brackets, sizes=held.sum(axis=0))
+        task = partial(_count_span, classes=census.classes, brackets=sampled)
+        counts = pass_over_sample(rows, spans, task, MedianCounts.merge)
+        inside = narrow_by_counts(brackets, counts, sampled.sizes)
+    return replace(brackets, step=max(math.ceil(inside / most), 1))
 
 
 def narrow_by_sample(brackets: Brackets, sample: NDArray, codes: NDArray[np.intp]) -> float:
@@ -175,6 +188,31 @@ def narrow_by_sample(brackets: Brackets, sample: NDArray, codes: NDArray[np.intp
                 n_inside = np.count_nonzero((between > low) & (between < high))
                 inside += n_inside * brackets.totals[number] / values.shape[1]
     return inside
+
+
+def narrow_by_counts(brackets: Brackets, counts: MedianCounts, sampled: NDArray[np.int64]) -> float:
+    """Narrow brackets, in place, by the counts of more rows, of which ``sampled`` (C,) are of each class.
+
+    Returns about how many values of all rows lie within.
+    """
+    (n_sets, d), expected = brackets.low.shape, 0.0
+    values, edges = counts.in_order(n_sets * d)
+    for number, member in enumerate(brackets.members):
+        ends = _sample_ranks(sampled[member], brackets.sizes[member])
+        growth = brackets.totals[number] / max(sampled[member].sum(), 1)
+        for column in range(d):
+            at = number * d + column
+            below, at_low, inside, _ = counts.counts[:, number, column].tolist()
+            kept = np.sort(values[edges[at] : edges[at + 1]])
+            share = len(kept) / max(inside, 1)
+            first, last = (int((end - below - at_low) * share) for end in ends)
+            start, stop = (place if 0 <= place < len(kept) else None for place in (first, last))
+            if start is not None:
+                brackets.low[number, column] = kept[start]
+            if stop is not None:
+                brackets.high[number, column] = kept[stop]
+            expected += len(kept[start:stop]) / max(share, 1e-9) * growth
+    return expected
 
 
 def _sample_ranks(sampled: NDArray[np.int64], counts: NDArray[np.int64]) -> tuple[int, int]:

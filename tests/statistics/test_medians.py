@@ -15,13 +15,15 @@ class TooManyPassesError(Exception):
     """The medians do not settle."""
 
 
-def passes_and_medians(X, y, *, size, pairing="one-vs-rest", limit=60):
-    """Return the names of the passes over all rows and the medians, shape (C, d)."""
+def passes_and_medians(X, y, *, size, pairing="one-vs-rest", limit=60, samples=None):
+    """Return the names of the passes over all rows and the medians, shape (C, d); ``samples`` gets their bytes."""
     passes = []
 
     def on_pass(name, n_bytes):
         assert 0 < n_bytes <= X.nbytes
         if name == "sample":
+            if samples is not None:
+                samples.append(n_bytes)
             return
         passes.append(name)
         if len(passes) > limit:
@@ -121,6 +123,24 @@ def test_a_small_budget_costs_passes_but_no_bits(kind, pairing, small_budget):
     assert set(passes[1:]) <= {"medians"}
     if kind not in ("ties", "binary", "constant"):  # brackets overflow, or miss
         assert passes.count("medians") >= 2
+
+
+@pytest.mark.parametrize("pairing", ["one-vs-rest", "one-vs-one"])
+@pytest.mark.parametrize("kind", ["shuffled", *KINDS])
+def test_more_units_are_counted_where_a_quarter_of_them_saves_a_pass(kind, pairing, small_budget):
+    """Units that mislead cost passes, but no bits."""
+    small_budget(kept=150_000, floor=4000, sample=2000)
+    X, y = adversarial("normal" if kind == "shuffled" else kind, 40_000, seed=2)
+    if kind == "shuffled":
+        y = np.random.default_rng(3).permutation(y)
+    samples = []
+    passes, found = passes_and_medians(X, y, size=500, pairing=pairing, samples=samples)
+    np.testing.assert_array_equal(found, expected_medians(X, y, pairing))
+    if kind == "shuffled":
+        assert len(samples) == 2
+        assert samples[1] <= X.nbytes / 4
+        if pairing == "one-vs-one":  # units have other shares of classes, which only matter where a set has several
+            assert passes == ["moments"]
 
 
 @pytest.mark.parametrize(
