@@ -76,6 +76,31 @@ class TargetSection(Section):
         return self.column[0] if len(self.column) == 1 else self.column
 
 
+Level = str | bool | int | float
+Levels = Annotated[list[Level], Field(min_length=1), BeforeValidator(as_list)]
+
+
+class QuestionSection(Section):
+    """A question to the moments of a run, as `CellMoments` answers it; without any, about all of its rows."""
+
+    where: dict[str, Levels] = setting(
+        {}, values="levels by axis", example={"site": ["a", "b"]}, description="Rows with these levels alone; label is "
+        "the axis of the classes, others are the run's dataset.groups"
+    )  # fmt: skip
+    merge: dict[Level, Levels] = setting(
+        {}, values="lists of classes by a new name", example={"T": ["T1", "T2"]}, description="Classes to take as one"
+    )
+    balance: str | None = setting(
+        None, example="batch", description="An axis whose levels count alike in each class that has them"
+    )
+    remove: ColumnNames = setting(
+        [], values="names of axes", example=["batch"], description="Axes whose effects within classes are removed"
+    )
+    drop: ColumnNames = setting(
+        [], values="names of columns", example=["f7"], description="Features to leave out, by name or number from 0"
+    )
+
+
 class DatasetConfig(Section):
     """Where the labelled rows are."""
 
@@ -160,6 +185,19 @@ class DatasetConfig(Section):
         description="A column of names, such as batches, that are to count alike: rows get weights, over those of "
         "weight. It is no feature",
     )
+    groups: ColumnNames = setting(
+        [],
+        values="names of columns",
+        example=["batch", "site"],
+        description="Columns of names, such as batches, by which a run keeps moments of every crossed cell of classes "
+        "and groups, for further questions (see docs/cells.md). They are no features",
+    )
+    moments: QuestionSection | None = setting(
+        None,
+        values="a run's folder, with keys of a question beside it, or these keys where uri is the folder",
+        example={"where": {"site": ["a"]}},
+        description="Solve methods from the moments that a run keeps, without its rows (see docs/cells.md)",
+    )
     missing_chunks: Literal["refuse", "fill"] | None = setting(
         None,
         example="fill",
@@ -179,6 +217,14 @@ class DatasetConfig(Section):
         description="What is done to every row as it is read, one after the other, also to rows that are transformed; "
         "nystroem and fourier make kernel methods of all methods",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_a_run(cls, content: Any) -> Any:
+        """Take ``moments: runs/x`` for the address, and all beside it for the question."""
+        if isinstance(content, dict) and isinstance(content.get("moments"), str):
+            return {"uri": content["moments"], "moments": {k: v for k, v in content.items() if k != "moments"}}
+        return content
 
     @model_validator(mode="after")
     def _label_or_target(self) -> DatasetConfig:

@@ -111,7 +111,7 @@ class Counted:
         Rows to fit to (``fits``) have weights and lack labels as those of the run did; others may have no labels unless
         they are to be ``labelled``. ``label`` and ``weight`` name other columns than those of the run.
         """
-        needless = () if fits else ("weight",) if labelled else ("weight", "targets")
+        needless = ("axes",) if fits else ("axes", "weight") if labelled else ("axes", "weight", "targets")
         plays = [play for play in self._plays() if play.column is None or play.role.into not in needless]
         unlabelled = section.unlabelled if fits else "refuse"
         known = (unlabelled, section.unlabelled_value)

@@ -15,11 +15,12 @@ from mmpca_dist.jobs import records
 from mmpca_dist.jobs.counted import Counted
 from mmpca_dist.jobs.directory import CONTENT_OF, RunDirectory, refuse_other_version
 from mmpca_dist.jobs.object_records import AGAIN, check_outputs
-from mmpca_dist.jobs.stored_arrays import load_arrays, load_fits, load_statistics, save_arrays
+from mmpca_dist.jobs.stored_arrays import CELLS, load_arrays, load_fits, load_statistics, load_value, save_arrays
 from mmpca_dist.jobs.stored_belonging import load_belonging
 from mmpca_dist.methods.base.reducer import BY_COMPONENT, MomentReducer
 from mmpca_dist.methods.base.row_features import RowMapTransformer
 from mmpca_dist.statistics.adjustment import Adjustment
+from mmpca_dist.statistics.cells import CellMoments
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.working_statistics import ColumnStatistics, Statistics
 from mmpca_dist.stores import storage
@@ -243,14 +244,14 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
     if count["named_columns"]:
         fit["feature_names_in_"] = np.asarray(count["feature_names"], dtype=object)
         fit["encoding_"] = table.columns, table.levels
-    reducer.restore(fit, table.classes, count.get("targets"), partial(load_moments, run.uri))
+    reducer.restore(fit, table.classes, count.get("targets"), partial(class_moments_of, run.uri))
     if size < stored:
         reducer.shorten(size)
     return reducer
 
 
-def load_moments(output: str) -> ClassMoments:
-    """Return the class moments that a run keeps of its rows, in their own units.
+def load_moments(output: str) -> ClassMoments | CellMoments:
+    """Return the moments that a run keeps of its rows, in their own units: of classes, or cells by ``dataset.groups``.
 
     Parameters
     ----------
@@ -259,8 +260,9 @@ def load_moments(output: str) -> ClassMoments:
 
     Returns
     -------
-    ClassMoments
-        ``merge`` them with those of other rows; ``from_moments`` of the estimators solves any method from them.
+    ClassMoments or CellMoments
+        ``from_moments`` of the estimators solves any method from them. ``merge`` class moments with those of other
+        rows; ask those of cells further questions.
 
     Raises
     ------
@@ -282,6 +284,14 @@ def load_moments(output: str) -> ClassMoments:
     >>> MarginPCA.from_moments(moments, "m-pca0", 2).components_.shape
     (2, 4)
     """
+    run = open_run(output)
+    if CELLS in (record := finished(run, records.REDUCE))["outputs"]:
+        return load_value(run, record, CELLS)
+    return class_moments_of(run.uri)
+
+
+def class_moments_of(output: str) -> ClassMoments:
+    """Return the class moments that a run keeps; raises as `load_moments` does."""
     run = open_run(output)
     statistics = statistics_of(run)
     if not isinstance(statistics, ColumnStatistics) or statistics.unmergeable_reason is not None:

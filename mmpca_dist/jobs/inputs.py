@@ -23,6 +23,7 @@ from mmpca_dist.ingest.options import IngestConfig
 from mmpca_dist.jobs.cluster import refuse_misfit, refuse_private
 from mmpca_dist.jobs.directory import Identity, RunDirectory, folder_of
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.stored_moments import StoredMoments
 from mmpca_dist.methods.base.statistics_for import refuse_weights
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.stores import storage
@@ -36,7 +37,7 @@ from mmpca_dist.tables.facts import Table
 from mmpca_dist.tables.labels import notes_on_missing
 from mmpca_dist.tables.readers.formats import open_source, text_form
 from mmpca_dist.tables.readers.named_columns import refuse_gaps
-from mmpca_dist.tables.roles import PART, TIME
+from mmpca_dist.tables.roles import AXIS, PART, TIME
 
 SHARE = "4/5"
 """Share of the rows of each class that train, by default."""
@@ -191,6 +192,8 @@ class Inputs:
         The column of an evaluation's parts is no feature. Raises InputError or ConfigError for what does not fit.
         """
         refuse_misfit(config.compute)
+        if config.dataset.moments is not None:
+            return cls._of_moments(config, purpose)
         if config.dataset.columns is not None:  # a file may change, or not be there when rows are transformed
             columns = {"columns": listed(config.dataset.columns)}
             config = config.model_copy(update={"dataset": config.dataset.model_copy(update=columns)})
@@ -202,6 +205,21 @@ class Inputs:
         shown = {dataset.uri: uri} if text_form(storage.normalize(located(config.dataset))) else {}
         return cls(resolved, dataset, folder_of(config, purpose), config, purpose, parts, shown=shown)
 
+    @classmethod
+    def _of_moments(cls, config: RunConfig, purpose: Purpose) -> Inputs:
+        """Ask the moments of another run, whose columns, maps and precision those of this one are."""
+        if purpose == "evaluation":
+            raise InputError("dataset.moments has no rows to hold out: evaluate methods on the rows themselves.")
+        table = StoredMoments(config)
+        refuse_many(config, table)
+        base = table.base.dataset.model_copy(
+            update={"uri": config.dataset.uri, "data_dir": None, "moments": table.question, "groups": []}
+        )
+        project = config.project.model_copy(update={"methods": []})
+        asked = config.model_copy(update={"dataset": base, "precision": table.base.precision, "project": project})
+        resolved = asked.resolved(table.n_rows, table.n_features, purpose, table.count.record["standardize"])
+        return cls(resolved, table, folder_of(asked, purpose), asked, purpose)
+
     @property
     def dataset(self) -> Dataset:
         """The rows, which all jobs read but those that solve and report from stored statistics."""
@@ -211,7 +229,7 @@ class Inputs:
     @property
     def addresses(self) -> list[str]:
         """Addresses that are read, and must not change meanwhile."""
-        return [*self.dataset.addresses, *(() if self.parts_column is None else self.parts_column.addresses)]
+        return [*self.table.addresses, *(() if self.parts_column is None else self.parts_column.addresses)]
 
     @property
     def parts_column(self) -> Column | None:
@@ -239,7 +257,16 @@ class Inputs:
     def identity(self) -> Identity:
         parts = None if self.parts_column is None else self.parts_column.fingerprint()
         models = None if self.fitted is None else self.fitted.header()["key"] + ", inverse" * self.inverse
-        return Identity(self.asked, self.dataset.fingerprint(), self.purpose, parts, models)
+        return Identity(self.asked, self.table.fingerprint(), self.purpose, parts, models)
+
+
+def refuse_many(config: RunConfig, table: Table) -> None:
+    """Raise InputError for more components than there are features."""
+    if not config.chooses and (config.largest or 0) > table.n_features:
+        raise InputError(
+            f"n_components={config.largest} is more than the {table.n_features} features of {table.uri}. Take as many "
+            "at most, or n_components: auto."
+        )
 
 
 def refuse_classless(config: RunConfig, purpose: Purpose) -> None:
@@ -302,15 +329,13 @@ def _opened(config: RunConfig, purpose: Purpose, callback: Callback) -> Dataset:
         for method in config.methods if section.weighted or config.class_weight is not None else []:
             refuse_weights(method.needs, f"{method.label}: ")
         factors = config.class_weight if isinstance(config.class_weight, Mapping) else {}
+        if purpose == "evaluation":  # which asks no further questions
+            plays = [play for play in plays if play.role is not AXIS]
         rows = compose(source, plays, [label for label, factor in factors.items() if factor == 0])
         rows = rows.of_one_class() if section.classless else rows
         refuse_classless(config, purpose)
         dataset = rows.with_maps(section.maps)
-        if not config.chooses and (config.largest or 0) > dataset.n_features:
-            raise InputError(
-                f"n_components={config.largest} is more than the {dataset.n_features} features of {dataset.uri}. Take "
-                "as many at most, or n_components: auto."
-            )
+        refuse_many(config, dataset)
     stored = rows.facts
     shape = section.image_shape or stored.image_shape
     if shape is not None and shape[0] * shape[1] != stored.n_features:

@@ -323,7 +323,7 @@ def open_job(
 def claimable(inputs: Inputs) -> Identity:
     """Return the identity of a job; raise OutputError where its folder holds something else, or lies inside that."""
     if not inputs.run.exists:
-        inputs.run.refuse_inside(inputs.dataset.uri)
+        inputs.run.refuse_inside(inputs.table.uri)
     identity = inputs.identity()
     inputs.run.check(identity)
     return identity
@@ -360,7 +360,7 @@ def open_inputs(inputs: Inputs, callback: Callback, client: Any = None) -> Itera
                 job = Job(inputs, key, scheduler, callbacks, lease, watch)
                 # What this process holds beyond what the plan takes for granted: a notebook's other data, say.
                 held_at_start = psutil.Process().memory_info().rss
-                job.held = max(0, held_at_start - PROCESS_BASE - inputs.dataset.facts.resident_bytes)
+                job.held = max(0, held_at_start - PROCESS_BASE - inputs.table.facts.resident_bytes)
                 yield job
                 lease.check(now=True)
                 storage.remove(run.path("scratch"))

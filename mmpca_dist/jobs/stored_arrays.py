@@ -19,7 +19,7 @@ from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.zarr_stores import read_chunks, reading_own
 from mmpca_dist.tables.row_maps.specification import Arrays
 
-STATISTICS = "statistics.zarr"
+STATISTICS, CELLS = "statistics.zarr", "cells.npz"
 
 
 def save_arrays(run: RunDirectory, folder: str, arrays: Mapping[str, NDArray | None]) -> str:
@@ -98,6 +98,8 @@ def save_statistics(run: RunDirectory, statistics: Statistics) -> list[str]:
     kept: Any = replace(statistics, shrinkages={})  # which the record has
     if isinstance(statistics, ColumnStatistics):
         kept = {"moments": statistics.unadjusted, "medians": statistics.medians}
+        if statistics.cells is not None:
+            return [save_arrays(run, STATISTICS, flattened(kept)), save_value(run, CELLS, statistics.cells)]
     return [save_arrays(run, STATISTICS, flattened(kept))]
 
 

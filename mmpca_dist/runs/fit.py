@@ -38,7 +38,7 @@ from mmpca_dist.results.notes import (
     shared_notes,
     small_share_note,
 )
-from mmpca_dist.runs import evaluation_scores
+from mmpca_dist.runs import ask, evaluation_scores
 from mmpca_dist.runs.held_out import FoldPass, FoldProbing, FoldScoring, shares_projection, shares_reduction
 from mmpca_dist.runs.outcomes import FinishedRun
 from mmpca_dist.runs.pilots import planned_by_pilot, planned_evaluation
@@ -264,6 +264,8 @@ REPORT = Stage(records.REPORT, "Write the report", _report)
 
 def stages_of(config: RunConfig) -> list[Stage]:
     """Return the stages of a run, in order."""
+    if config.dataset.moments is not None:
+        return [ask.COUNT, *([ask.MAPS] if config.dataset.maps else []), ask.REDUCE, SOLVE, REPORT]
     choose = [CHOOSE] if config.chooses else []
     found = "Find nearest rows of other classes"
     needs = [
@@ -311,6 +313,8 @@ def plan_of(job: Job) -> Plan:
 
 def preview(config: RunConfig, callback: Callback | None = None) -> Plan:
     """Return the plan of a run that is not begun: it reads metadata and labels; ``callback`` hears of a conversion."""
+    if config.dataset.moments is not None:
+        raise InputError("A run from dataset.moments reads no rows, and needs no plan.")
     return plan_of(look_ahead(config, "run", callback))
 
 

@@ -48,7 +48,8 @@ from mmpca_dist.statistics.working_statistics import ColumnStatistics, Statistic
 def shares_reduction(job: Job, parts: PartSizes, merged: bool) -> bool:
     """Tell whether ``merged`` moments of folds serve the run, too: all that it needs follows from their sums."""
     needs, d, n_classes = job.config.needs(), job.dataset.n_features, parts.counts.shape[1]
-    if not merged or needs.medians or needs.searches or needs.swept or job.config.dataset.predicts:
+    dataset = job.config.dataset
+    if not merged or needs.medians or needs.searches or needs.swept or dataset.predicts or dataset.groups:
         return False
     pools = use_pooled(n_classes, d)  # as the run does alone
     if scatters_of_parts(parts, d, needs.scatters) == parts.counts[0].size:

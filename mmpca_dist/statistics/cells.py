@@ -13,20 +13,22 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.faults import Setting
 from mmpca_dist.passes.census import count_labels
+from mmpca_dist.passes.rows import Rows
+from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.passes.serialization import storable
 from mmpca_dist.passes.tree_reduction import Tasks
 from mmpca_dist.statistics.adjustment import Adjustment
 from mmpca_dist.statistics.column_units import weighted_mean
 from mmpca_dist.statistics.costs import use_pooled
-from mmpca_dist.statistics.from_rows import moments_of, rows_and_scheduler
+from mmpca_dist.statistics.from_rows import rows_and_scheduler, take_moments
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.widening import Widening
 from mmpca_dist.tables.batch import Batch
 from mmpca_dist.tables.compose import column_of
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.foreign import labels_of
-from mmpca_dist.tables.labels import encode, label_array
-from mmpca_dist.tables.roles import PART
+from mmpca_dist.tables.labels import label_array
+from mmpca_dist.tables.roles import AXIS, CELL
 from mmpca_dist.tables.spans import make_spans
 
 LABEL = "label"
@@ -156,8 +158,12 @@ class CellMoments:
             Where scatters are summed up by level, and the question needs those of cells; or an axis whose effects are
             to be removed is determined by the class.
         """
-        moments = self._widened() if self.removed else self._of_classes(self.cells.means)
-        return Adjustment.of(moments).moments(moments) if self.removed else moments
+        if not self.removed:
+            return replace(self._of_classes(self.cells.means), widening=self.cells.widening)
+        if self.cells.widening is not None:
+            raise InputError("Effects of axes cannot be removed beside gaps that are filled, covariates or targets.")
+        moments = self._widened()
+        return Adjustment.of(moments).moments(moments)
 
     def _widened(self) -> ClassMoments:
         """Return class moments of rows with indicators of the levels that are removed beside their columns.
@@ -262,48 +268,53 @@ def cell_moments(
     axes = [LABEL, *map(str, names)]
     if len(set(axes)) < len(axes):
         raise InputError(f"Groups need names of their own, other than {LABEL!r}: {', '.join(axes[1:])}.")
-    levels: Sequence[NDArray]
     if isinstance(X, Dataset):
-        dataset, scheduler = rows_and_scheduler(X, y, sample_weight)
-        rows = dataset.unmapped
-        columns = [column_of(rows.stored, name, Setting("groups")) for name in axes[1:]]
-        views = [rows, *(rows.labelled_by(column, PART) for column in columns)]
-        spans, tasks = make_spans(dataset), Tasks(scheduler=scheduler)
-        levels = [count_labels(view, spans, tasks).classes for view in views]
-        dataset = dataset.keyed(partial(_cell_of, views=views, levels=levels))
-    else:
-        if y is None or not hasattr(groups, "keys"):
-            raise InputError("Rows that are no Dataset need y, and groups by name: {'site': [...]} or a data frame.")
-        known = [
-            label_array(np.asarray(labels_of(y, X)), "y"),
-            *(label_array(groups[name], f"groups[{name!r}]") for name in names),
-        ]
-        if len({len(own) for own in known}) > 1:
-            lengths = ", ".join(f"{name} {len(own):,}" for name, own in zip(axes, known, strict=True))
-            raise InputError(f"There must be a level of each axis a row; they have: {lengths}.")
-        levels, codes = zip(*(np.unique(own, return_inverse=True) for own in known), strict=True)
-        keys = np.ravel_multi_index(codes, tuple(map(len, levels)))
-        dataset, scheduler = rows_and_scheduler(X, keys, sample_weight)
-    shape = tuple(map(len, levels))
+        for name in axes[1:]:
+            column = column_of(X.stored, name, Setting("groups"))
+            X = X.with_look(AXIS, column, AXIS.look(X, column, name, None), name)
+        return cells_of(_counted(*rows_and_scheduler(X, y, sample_weight)), precision=precision)
+    if y is None or not hasattr(groups, "keys"):
+        raise InputError("Rows that are no Dataset need y, and groups by name: {'site': [...]} or a data frame.")
+    known = [
+        label_array(np.asarray(labels_of(y, X)), "y"),
+        *(label_array(groups[name], f"groups[{name!r}]") for name in names),
+    ]
+    if len({len(own) for own in known}) > 1:
+        lengths = ", ".join(f"{name} {len(own):,}" for name, own in zip(axes, known, strict=True))
+        raise InputError(f"There must be a level of each axis a row; they have: {lengths}.")
+    levels, codes = zip(*(np.unique(own, return_inverse=True) for own in known), strict=True)
+    keys = np.ravel_multi_index(codes, tuple(map(len, levels)))
+    return _of_cells(_counted(*rows_and_scheduler(X, keys, sample_weight)), axes, levels, precision)
 
-    def codes_of(cells: NDArray) -> NDArray[np.intp]:
-        return np.column_stack(np.unravel_index(cells, shape))
 
-    def sums_of(cells: NDArray) -> NDArray[np.float64]:
-        return sums_by_level(codes_of(cells))
+def cells_of(rows: Rows, *, precision: str) -> CellMoments:
+    """Return the moments of every cell of classes and those groups that columns of the rows tell."""
+    plays = rows.dataset.columns_into("axes")
+    levels = (rows.census.classes, *(play.look for play in plays))
+    view = rows.dataset.keyed(partial(_cell_of, levels=levels), CELL)
+    census = count_labels(view, rows.spans, replace(rows, progress=None))
+    axes = [LABEL, *(play.name for play in plays)]
+    return _of_cells(replace(rows, dataset=view, census=census), axes, levels, precision)
 
-    cells = moments_of(dataset, precision=precision, scheduler=scheduler, sums_of=sums_of)
-    codes = codes_of(cells.classes)
+
+def _counted(dataset: Dataset, scheduler: Scheduler) -> Rows:
+    spans = make_spans(dataset)
+    census = count_labels(dataset, spans, Tasks(scheduler=scheduler))
+    return Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler)
+
+
+def _of_cells(rows: Rows, axes: Sequence[str], levels: Sequence[NDArray], precision: str) -> CellMoments:
+    """Return the moments of cells, whose numbers rows have for their labels."""
+    codes = np.column_stack(np.unravel_index(rows.census.classes, tuple(map(len, levels))))
+    weights = sums_by_level(codes) if use_pooled(len(codes), rows.dataset.n_features) else None
+    cells, _ = take_moments(rows, precision=precision, weights=weights)
     return CellMoments(cells, tuple(axes), tuple(levels), codes, np.ones(len(codes)))
 
 
-def _cell_of(batch: Batch, views: Sequence[Dataset], levels: Sequence[NDArray]) -> NDArray[np.intp]:
+def _cell_of(batch: Batch, levels: Sequence[NDArray]) -> NDArray[np.intp]:
     """Return the number of the cell of each row."""
-    own = [
-        encode(view.read_labels(batch.start, batch.stop), names, view.uri)
-        for view, names in zip(views, levels, strict=True)
-    ]
-    return np.ravel_multi_index(own, tuple(map(len, levels)))
+    codes = batch.codes(levels[0]), *batch.roles["axes"].T
+    return np.ravel_multi_index(codes, tuple(map(len, levels)))
 
 
 def sums_by_level(codes: NDArray[np.intp]) -> NDArray[np.float64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -100,12 +100,10 @@ def moments_of(
     classes: Any = None,
     scheduler: Scheduler | None = None,
     weightings: Collection[ClassWeighting] = tuple(ClassWeighting),
-    sums_of: Callable[[NDArray], NDArray[np.float64]] | None = None,
 ) -> ClassMoments:
     """Return the class moments of a data set, over ``classes`` or those of its labels.
 
-    Scatters that are pooled determine the sums of these ``weightings``, or have the weights (k, C) that ``sums_of``
-    makes of the classes.
+    Scatters that are pooled determine the sums of these ``weightings``.
     """
     if precision not in ("single", "double"):
         raise InputError(f"precision={precision!r} must be 'single' or 'double'.")
@@ -119,8 +117,6 @@ def moments_of(
         census = census.over(all_classes)
     rows = Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler)
     weights = weights_of(census, dataset.n_features, weightings)
-    if weights is not None and sums_of is not None:
-        weights = sums_of(census.classes)
     return take_moments(rows, precision=precision, weights=weights)[0]
 
 

@@ -141,6 +141,7 @@ class ColumnStatistics(_WorkingStatistics):
     in_columns: ClassMoments  # moments of the rows in their own units
     unadjusted: ClassMoments  # the same without weights of classes, of rows as they are widened
     class_weight: ClassWeight = None
+    cells: Any = None  # `CellMoments` of classes and groups, whose classes have the moments above
     basis: ClassVar[None] = None
     approximation: ClassVar[None] = None
     knows_columns: ClassVar[bool] = True

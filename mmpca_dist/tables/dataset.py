@@ -86,11 +86,11 @@ class Dataset(Table):
         others = tuple(each for each in self.played if each.role.into != "label")
         return replace(self, played=(*others, Played(role, column)))
 
-    def keyed(self, key: Callable[[Batch], NDArray]) -> Dataset:
+    def keyed(self, key: Callable[[Batch], NDArray], role: Role = KEY) -> Dataset:
         """Return the same rows with keys that a function makes of batches for their labels; it may number the rows."""
         # Roles see rows that are left out, and so not the numbers of those that are left: another view does.
         rows = self if self.kept is None else replace(Dataset.of(self.unwidened), form=self.form)
-        return rows.with_look(KEY, None, key)
+        return rows.with_look(role, None, key)
 
     def predicting(self, names: Sequence[str]) -> Dataset:
         """Return the same rows with the numbers in the column of their labels as targets with these names."""

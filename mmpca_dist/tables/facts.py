@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +41,15 @@ class Table:
     @property
     def uri(self) -> str:
         return self.facts.uri
+
+    @property
+    def addresses(self) -> Sequence[str]:
+        """Addresses that are read."""
+        return []
+
+    def fingerprint(self) -> str:
+        """Return what tells whether it has changed."""
+        return ""
 
     @property
     def n_rows(self) -> int:

@@ -79,7 +79,7 @@ class Role:
 
 def role_named(name: str) -> Role:
     """Return the role of a name; raise InputError where there is none, such as in the record of another version."""
-    for role in (*ROLES, TIME, PART, ONE_CLASS, FACTOR, ONLY, KEY):
+    for role in (*ROLES, TIME, PART, ONE_CLASS, FACTOR, ONLY, KEY, CELL):
         if role.name == name:
             return role
     raise InputError(f"There is no role {name!r} of columns. Another version of this package may have written it.")
@@ -188,6 +188,24 @@ COVARIATE = Role(
 )  # fmt: skip
 
 
+def _levels(rows: SeenRows, column: Column, name: str, option: Any) -> NDArray:
+    """Return the names in a column, sorted."""
+    found = set[Any]()
+    for known, place, _ in rows.values(column):
+        found.update(names(known, place).tolist())
+        if len(found) > LIMITS.max_groups:
+            raise InputError(f"{column.place} has more than {LIMITS.max_groups} names: which are groups?")
+    return distinct_labels(sorted(found))
+
+
+AXIS = Role(
+    "groups", "axes", lambda known, place, levels: encode(names(known, place), levels, place.where)[:, None],
+    lambda section: _beside(*section.groups), look=_levels, combine=COVARIATE.combine,
+    to_json=np.ndarray.tolist, from_json=distinct_labels,
+)  # fmt: skip
+"""The groups of rows on one axis of the cells whose moments are kept."""
+
+
 def _targets(section: Any) -> Sequence[Asked]:
     if not section.predicts:
         return []
@@ -245,5 +263,7 @@ ONLY = Role(
 """Rows that a function of batches chooses."""
 KEY = Role("key", "label", lambda batch, place, key: key(batch), reads=("label",))
 """Keys in the place of labels, such as those of part and class, which a function makes of batches."""
-ROLES = (KNOWN, LABEL, WEIGHT, BALANCE, COVARIATE, TARGET, SLICES)
+CELL = replace(KEY, name="cell", reads=("label", "axes"))
+"""The same, of class and groups."""
+ROLES = (KNOWN, LABEL, WEIGHT, BALANCE, COVARIATE, AXIS, TARGET, SLICES)
 """In the order in which they are looked at."""

@@ -19,6 +19,7 @@ from mmpca_dist.passes.folds import folds_of
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.scratch import Scratch, open_scratch
 from mmpca_dist.passes.sweeps import Sweeper, SweptNeed, states_fit_memory
+from mmpca_dist.statistics.cells import cells_of
 from mmpca_dist.statistics.class_weights import ClassWeight, weighted_by_class
 from mmpca_dist.statistics.costs import use_pooled
 from mmpca_dist.statistics.fold_moments import class_fold_moments
@@ -28,7 +29,7 @@ from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.row_space import in_row_space, row_space_statistics
 from mmpca_dist.statistics.widened_rows import adjusted_rows, adjustment_from_pass
 from mmpca_dist.statistics.widening import effective_precision
-from mmpca_dist.statistics.working_statistics import Statistics
+from mmpca_dist.statistics.working_statistics import Statistics, tall_statistics
 from mmpca_dist.tables.dataset import Dataset
 
 
@@ -101,6 +102,11 @@ def class_statistics(
     if choice.kind == "dense":
         parts, chosen = _parts(rows, needs, precision, class_weight), needs.shrinkages
         options: Any = {"precision": precision, "standardize": standardize, "class_weight": class_weight}
+        if rows.dataset.columns_into("axes"):
+            cells = cells_of(rows, precision=effective_precision(precision, rows.dataset.widening))
+            tall = replace(tall_statistics(cells.by_class(), **options), cells=cells)
+            tall = with_shrinkages(tall, parts, chosen)
+            return tall.with_medians(column_medians(rows, tall.adjustment, needs.medians)) if needs.medians else tall
         if parts and not (needs.medians or parts[0].pooled):
             tall = statistics_of_parts(parts, chosen, **options)
         else:
@@ -109,6 +115,11 @@ def class_statistics(
         if tall.adjustment is None:
             return tall
         return tall.with_medians(column_medians(rows, tall.adjustment, needs.medians))
+    if rows.dataset.columns_into("axes"):
+        raise InputError(
+            f"dataset.groups keeps moments of cells, with scatters of columns, and the solver is {choice.kind}. Choose "
+            "solver.kind: dense, or leave out the groups."
+        )
     rows = weighted_by_class(rows, class_weight)
     if choice.kind == "dual":
         wide = row_space_statistics(
