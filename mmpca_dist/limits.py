@@ -28,6 +28,8 @@ class Limits:
     """Budget of the values that one pass keeps for medians, all spans together."""
     kept_floor: int = 64 << 10
     """Bytes that a span may keep for medians, however small its share of the rows is."""
+    turned_bytes: int = 1 << 30
+    """Memory in which rows that are stored by columns are turned around: 40 bytes for each stored value."""
     sample_rows: int = 65_536
     """Medians are bracketed from up to this many rows (of at most 64 MiB): brackets then hold 2 to 3% of the values."""
     dense_columns: int = 3072

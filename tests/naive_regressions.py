@@ -51,6 +51,21 @@ def _pls_steps(X, Y, n_components):
     return np.stack(weights, axis=1), np.stack(loadings, axis=1), np.asarray(explained)
 
 
+def opls(X, Y, n_components, orthogonal):
+    """PLS of rows from which scores orthogonal to all targets are taken first; rotations of the rows as they are."""
+    rows, Y = X - sum(X) / len(X), Y - sum(Y) / len(Y)
+    U, s, _ = np.linalg.svd(rows.T @ Y, full_matrices=False)
+    W, E, taken = U[:, s > 1e-10 * s[0]], rows.copy(), np.eye(rows.shape[1])
+    for _ in range(orthogonal):
+        P = E.T @ (E @ W)
+        w = np.linalg.svd(P - W @ (W.T @ P))[0][:, 0]
+        t = E @ w
+        p = E.T @ t / (t @ t)
+        E, taken = E - np.outer(t, p), taken @ (np.eye(len(w)) - np.outer(w, p))
+    R, explained = pls(E, Y, n_components)
+    return taken @ R, explained
+
+
 def ridge(X, Y, alpha):
     """The W that minimises |Y - X W|^2 + alpha |W|^2 of centred X and Y: least squares with rows for the penalty."""
     d = X.shape[1]

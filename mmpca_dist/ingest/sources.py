@@ -14,11 +14,12 @@ from mmpca_dist.ingest.libsvm import LibsvmRows
 from mmpca_dist.ingest.options import IngestConfig
 from mmpca_dist.ingest.row_source import LABELS, RowBlock, RowSource, encode_block
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.stores import storage
 from mmpca_dist.tables.column import Column
-from mmpca_dist.tables.compose import column_of, open_dataset
+from mmpca_dist.tables.compose import column_of, compose, label_plays
 from mmpca_dist.tables.dataset import Dataset
 from mmpca_dist.tables.labels import notes_on_missing, refuse_made_up
-from mmpca_dist.tables.readers.formats import text_form
+from mmpca_dist.tables.readers.formats import Request, open_source, text_form
 from mmpca_dist.tables.readers.named_columns import ColumnRows, refuse_gaps
 from mmpca_dist.tables.source import readable
 from mmpca_dist.tables.spans import cut_edges, unit_edges
@@ -36,12 +37,15 @@ def open_table(selection: IngestConfig, uri: str) -> RowSource:
     if is_libsvm:
         how = {name: getattr(selection, name) for name in ("numbers", "n_features", "first_index")}
         return LibsvmRows(uri, dtype, selection.sparse, **how)
-    dataset = open_dataset(
-        uri, features=selection.features, label=None if selection.label is None else str(selection.label),
-        drop=selection.drop, beside=dict.fromkeys(selection.keep, Setting("keep")),
-        missing_chunks=selection.missing_chunks, missing_values=selection.missing_values, decimal=selection.decimal,
+    label = None if selection.label is None else str(selection.label)
+    source = open_source(
+        Request(
+            storage.normalize(uri), uri, selection.features, label, drop=selection.drop, by_columns=True,
+            beside=dict.fromkeys(selection.keep, Setting("keep")), missing_chunks=selection.missing_chunks,
+            missing_values=tuple(map(str, selection.missing_values)), decimal=selection.decimal,
+        )
     )  # fmt: skip
-    source = dataset.stored
+    dataset = compose(source, label_plays())
     refuse_gaps(source, selection.keep)
     if source.label in selection.keep:
         raise InputError(f"--keep names {source.label!r}, which is the label of {uri}.")

@@ -8,9 +8,12 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.eigen.needs import Needs
+from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base.registry import FULL_RANK, Method
 from mmpca_dist.methods.base.solution import Solution, rank_limit
 from mmpca_dist.methods.base.target_reducer import TargetReducer
+from mmpca_dist.methods.base.traits import Option
+from mmpca_dist.statistics.class_weights import ClassWeight
 from mmpca_dist.statistics.scatters import regression_of
 from mmpca_dist.statistics.working_statistics import EPS, Statistics
 
@@ -26,6 +29,9 @@ class PLS(TargetReducer):
     ----------
     n_components : int or float, optional
         By default all there are.
+    orthogonal : int
+        So many directions of the rows that tell nothing of the target are removed first (OPLS): what is said of
+        variance and covariance is then of the rows without them. ``transform`` takes rows as they are.
     target : {"classes", "continuous"}
         What y holds: labels, or numbers of shape (n,) or (n, q).
     precision : {"single", "double"}
@@ -54,7 +60,8 @@ class PLS(TargetReducer):
     References
     ----------
     Dayal & MacGregor 1997, "Improved PLS algorithms", Journal of Chemometrics 11, the second kernel
-    algorithm. Wold, Johansson & Cocchi 1993, "PLS: partial least squares projections to latent structures".
+    algorithm. Wold, Johansson & Cocchi 1993, "PLS: partial least squares projections to latent structures". Trygg &
+    Wold 2002, "Orthogonal projections to latent structures (O-PLS)", Journal of Chemometrics 16.
 
     Examples
     --------
@@ -70,6 +77,25 @@ class PLS(TargetReducer):
     (3, 10)
     """
 
+    traits = TargetReducer.traits.extended(
+        {
+            "orthogonal": Option(
+                ge=0, example=2, description="Directions that tell nothing of the target to remove first"
+            )
+        }
+    )
+
+    def __init__(
+        self, n_components: float | None = None, *, orthogonal: int = 0, target: str = "classes",
+        standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+        class_weight: ClassWeight = None, missing: str = "refuse",
+    ) -> None:  # fmt: skip
+        super().__init__(
+            n_components, target=target, standardize=standardize, center=center, precision=precision, solver=solver,
+            class_weight=class_weight, missing=missing,
+        )  # fmt: skip
+        self.orthogonal = orthogonal
+
     def needs(self) -> Needs:
         return Needs(full_scatter=("pls",))
 
@@ -77,6 +103,8 @@ class PLS(TargetReducer):
     def vip_(self) -> NDArray[np.float64]:
         """Importance of each column, shape (n_features,): root of d sum_k s_k w_jk^2 / sum_k s_k, s_k explained."""
         check_is_fitted(self, "components_")
+        if self.orthogonal:
+            raise InputError("vip_ is for orthogonal=0: directions that were removed explain columns, too.")
         # Weights are orthonormal, and rotations a triangular map of them.
         weights = scipy.linalg.qr(self.components_.T, mode="economic")[0]
         return np.sqrt(len(weights) * (weights**2 @ self.eigenvalues_) / self.eigenvalues_.sum())
@@ -84,9 +112,41 @@ class PLS(TargetReducer):
     def _solve(self, statistics: Statistics) -> Solution:
         moments, problem = statistics.moments, regression_of(statistics.moments)
         total, largest = problem.target_squares, min(statistics.n_features, moments.n_rows - 1)
-        products = (problem.scatter, problem.cross, total)
+        scatter, removed = without_orthogonal(problem.scatter, problem.cross, self.orthogonal, statistics.epsilon)
+        products = (scatter, problem.cross, total)
         rotations, explained, errors = kernel_pls(*products, self._at_most(largest), statistics.epsilon)
+        for weights, loadings in reversed(removed):
+            rotations = rotations - np.outer(weights, loadings @ rotations)
         return Solution.of_directions(statistics.loadings(rotations), explained, errors, total, rank_limit(largest))
+
+
+def without_orthogonal(
+    scatter: NDArray[np.float64], cross: NDArray[np.float64], count: int, epsilon: float
+) -> tuple[NDArray[np.float64], list[tuple[NDArray[np.float64], NDArray[np.float64]]]]:
+    """Remove directions of the rows X that are orthogonal to the targets Y from X^T X, shape (d, d).
+
+    Returns what is left, and the weights w and loadings p, shape (d,), of each direction: X (I - w p^T) is left of X.
+    Each has the largest covariance with what X^T Y spans, among those orthogonal to it; fewer than asked for where
+    others are rounding errors. Source: Trygg & Wold 2002, section 2.
+    """
+    removed: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
+    epsilon = max(epsilon, 10 * len(scatter) * EPS)
+    left, values, _ = scipy.linalg.svd(cross, full_matrices=False)
+    span = left[:, values > epsilon * values[0]]  # of one target its weights alone
+    floor = epsilon * float(np.trace(scatter))
+    for _ in range(count):
+        beside = scatter @ span
+        for _ in range(2):  # the second time takes out what rounding left of the first
+            beside -= span @ (span.T @ beside)
+        if not np.linalg.norm(beside) > floor:
+            break
+        weights = _leading_direction(beside)
+        image = scatter @ weights
+        if not (square := float(weights @ image)) > floor:
+            break
+        removed.append((weights, image / square))
+        scatter = scatter - np.outer(image, image) / square
+    return scatter, removed
 
 
 def kernel_pls(
@@ -163,4 +223,5 @@ METHOD = Method(
     ordered=False,
     values="variance of the targets that each component explains",
     shares="variance of the class indicators, or of the numbers to predict, explained",
+    settable=("orthogonal",),
 )

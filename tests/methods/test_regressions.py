@@ -37,6 +37,35 @@ def test_pls_takes_scores_out_of_rows_and_targets(shape, n_classes, mean):
     np.testing.assert_allclose(reducer.total_ * len(X), np.sum(centred**2), rtol=1e-12)
 
 
+@pytest.mark.parametrize("kind", [1, 3, "2 classes", "4 classes"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_orthogonal_directions_are_taken_out_first(shape, kind):
+    if isinstance(kind, int):
+        X, Y = with_targets(*shape, kind, seed=21)
+        reducer = PLS(1, orthogonal=2, target="continuous", center=True).fit(X, Y)
+    else:
+        X, y = labelled(*shape, int(kind[0]), seed=21)
+        Y = naive.targets(y)
+        reducer = PLS(1, orthogonal=2, precision="double", center=True).fit(X, y)
+    expected, explained = naive.opls(X, Y, 1, 2)
+    assert_rotations(reducer, expected.T, 1e-8)
+    np.testing.assert_allclose(reducer.eigenvalues_ * len(X), explained, rtol=1e-8)
+    with pytest.raises(InputError, match="vip_ is for orthogonal=0"):
+        _ = reducer.vip_
+    if kind == 1:  # what one target is predicted as is what so many directions more predict without it
+        score, theirs = reducer.transform(X), PLSRegression(3, scale=False).fit(X, Y).predict(X)
+        ours = np.linalg.lstsq(np.c_[score, np.ones(len(X))], Y, rcond=None)[0]
+        np.testing.assert_allclose(
+            np.c_[score, np.ones(len(X))] @ ours, theirs.reshape(Y.shape), atol=1e-8 * np.abs(Y).max()
+        )
+
+
+def test_fewer_orthogonal_directions_than_asked_for():
+    """Two columns leave one direction beside that of the target, and rows without it."""
+    X, Y = with_targets(50, 2, 1, seed=22)
+    np.testing.assert_array_equal(*(PLS(1, orthogonal=k, target="continuous").fit(X, Y).components_ for k in (1, 5)))
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_vip_is_that_of_its_formula(shape):
     X, y = labelled(*shape, 4, seed=4)

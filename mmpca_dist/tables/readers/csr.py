@@ -92,30 +92,32 @@ def index_type(n_features: int, n_stored: int) -> type[np.signedinteger]:
     return np.int32 if max(n_features, n_stored) <= np.iinfo(np.int32).max else np.int64
 
 
-def check_row_ends(indptr: NDArray, n_rows: int, n_stored: int, n_indices: int, where: str) -> None:
-    """Refuse row ends that do not fit the numbers of rows, values and columns, with an ``InputError``."""
+def check_row_ends(indptr: NDArray, n_rows: int, n_stored: int, n_indices: int, where: str, axis: int = 0) -> None:
+    """Refuse ends of rows, or of columns (``axis`` 1), that do not fit the numbers of these and of values."""
     problem = None
     if n_stored != n_indices:
         problem = f"{n_stored} values in data and {n_indices} columns in indices"
     elif indptr.ndim != 1 or indptr.dtype.kind not in "iu" or len(indptr) != n_rows + 1:
-        problem = f"indptr of shape {indptr.shape} and type {indptr.dtype} for {n_rows} rows"
+        problem = f"indptr of shape {indptr.shape} and type {indptr.dtype} for {n_rows} {('rows', 'columns')[axis]}"
     elif indptr[0] != 0 or indptr[-1] != n_stored:
         problem = f"indptr from {indptr[0]} to {indptr[-1]} for {n_stored} values"
     elif (falls := indptr[1:] < indptr[:-1]).any():
         row = int(np.argmax(falls))
-        problem = f"indptr that falls from {indptr[row]} to {indptr[row + 1]} at row {row}"
+        problem = f"indptr that falls from {indptr[row]} to {indptr[row + 1]} at {('row', 'column')[axis]} {row}"
     if problem is not None:
-        raise InputError(f"{where} is no CSR matrix: it has {problem}. It is damaged: write it again.")
+        raise InputError(
+            f"{where} is no {('CSR', 'CSC')[axis]} matrix: it has {problem}. It is damaged: write it again."
+        )
 
 
 def check_form(form: Any, where: str) -> None:
-    """Refuse rows in a group that is not what AnnData writes for CSR rows."""
-    what = f"{where} is a group of encoding-type {form!r}."
-    if form == "csc_matrix":
-        raise InputError(f"{what} Store it by rows: adata.X = adata.X.tocsr(), and write it again.")
-    if form != "csr_matrix":
-        others = "Rows are an array, or CSR in arrays data, indices and indptr, as AnnData writes it"
-        raise InputError(f"{what} {others}; name others with {{features}}.", features=Setting("features"))
+    """Refuse rows in a group that is not what AnnData writes for sparse rows."""
+    if form not in ("csr_matrix", "csc_matrix"):
+        others = "Rows are an array, or CSR or CSC in arrays data, indices and indptr, as AnnData writes it"
+        raise InputError(
+            f"{where} is a group of encoding-type {form!r}. {others}; name others with {{features}}.",
+            features=Setting("features"),
+        )
 
 
 def check_index_type(dtype: np.dtype, where: str) -> None:

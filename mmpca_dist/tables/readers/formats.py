@@ -45,6 +45,8 @@ class Request:
     """Words for missing values, besides those that pandas knows."""
     decimal: str | None = None
     """The decimal mark of numbers in text."""
+    by_columns: bool = False
+    """Whether sparse rows may be stored by columns (CSC) even if each band of them costs a pass."""
 
 
 @dataclass(frozen=True)

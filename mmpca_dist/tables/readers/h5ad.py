@@ -27,6 +27,7 @@ from mmpca_dist.tables.labels import of_codes
 from mmpca_dist.tables.memory_limits import check_table, refuse_larger
 from mmpca_dist.tables.number_texts import says_value
 from mmpca_dist.tables.readers.column_choice import LABEL_NAMES
+from mmpca_dist.tables.readers.csc import FORM, ByColumns
 from mmpca_dist.tables.readers.csr import PARTS, SparseRows, check_form, check_index_type, check_row_ends, value_type
 from mmpca_dist.tables.readers.formats import Format, Request, reading_with
 from mmpca_dist.tables.readers.listing import HDF5, files_of
@@ -139,7 +140,7 @@ class SparseH5adRows(SparseRows, H5adRows):
 
     @property
     def _ends(self) -> NDArray[np.int64]:
-        return _row_ends(self._address, self.features, self._token)
+        return _ends_of(self._address, self.features, self._token, 0)
 
     def _stored(self, start: int, stop: int) -> tuple[NDArray, NDArray, NDArray]:
         ends = self._ends[start : stop + 1]
@@ -153,12 +154,24 @@ class SparseH5adRows(SparseRows, H5adRows):
         return self.nnz * self._entry + (self.n_rows + 1) * 8
 
 
+class CscH5adRows(ByColumns, SparseH5adRows):
+    """Rows of a matrix that an ``.h5ad`` file stores by columns."""
+
+    @property
+    def _column_ends(self) -> NDArray[np.int64]:
+        return _ends_of(self._address, self.features, self._token, 1)
+
+    def _entries(self, part: str, start: int, stop: int) -> NDArray:
+        with opened(self.uri) as file:
+            return np.asarray(file[self.features][part][start:stop])
+
+
 @functools.lru_cache(maxsize=64)
-def _row_ends(uri: str, features: str, token: str) -> NDArray[np.int64]:
+def _ends_of(uri: str, features: str, token: str, axis: int) -> NDArray[np.int64]:
     with opened(uri) as file:
         rows = file[features]
-        ends, n_rows = _values(rows["indptr"]), int(rows.attrs["shape"][0])
-        check_row_ends(ends, n_rows, rows["data"].size, rows["indices"].size, f"{uri}/{features}")
+        ends, n_ends = _values(rows["indptr"]), int(rows.attrs["shape"][axis])
+        check_row_ends(ends, n_ends, rows["data"].size, rows["indices"].size, f"{uri}/{features}", axis)
     return ends.astype(np.int64)
 
 
@@ -210,7 +223,9 @@ def _open_file(request: Request) -> Source:
                 f"{request.uri} is AnnData before 0.7, whose layout is not read. Write it again with a newer AnnData: "
                 "anndata.read_h5ad(OLD).write_h5ad(NEW)."
             )
-        kind = SparseH5adRows if hasattr(_member(file, name), "keys") else DenseH5adRows
+        by_columns = file[name].attrs.get("encoding-type") == FORM
+        sparse = CscH5adRows if by_columns else SparseH5adRows
+        kind = sparse if hasattr(_member(file, name), "keys") else DenseH5adRows
         return kind(replace(request, features=name), file)
 
 

@@ -15,6 +15,7 @@ from mmpca_dist.stores import storage, zarr_stores
 from mmpca_dist.stores.zarr_stores import values_of
 from mmpca_dist.tables.facts import Facts
 from mmpca_dist.tables.memory_limits import check_table
+from mmpca_dist.tables.readers.csc import FORM, ByColumns
 from mmpca_dist.tables.readers.csr import PARTS, SparseRows, check_form, check_index_type, check_row_ends, value_type
 from mmpca_dist.tables.readers.formats import Format, Request
 from mmpca_dist.tables.readers.packed import Packing
@@ -31,7 +32,9 @@ def _open(request: Request) -> Source:
     rows = member(zarr_stores.open_group(table), request.features or "X", uri)
     if isinstance(rows, zarr.Array):
         return (ZarrCube if rows.ndim == 3 else ZarrRows)(request, table)
-    return (ZarrRows if rows is None else SparseZarrRows)(request, table)
+    if rows is None:
+        return ZarrRows(request, table)
+    return (CscZarrRows if rows.attrs.get("encoding-type") == FORM else SparseZarrRows)(request, table)
 
 
 FORMAT = Format("zarr", "a Zarr group", _open, suffixes=(".zarr",))
@@ -39,6 +42,8 @@ FORMAT = Format("zarr", "a Zarr group", _open, suffixes=(".zarr",))
 
 class SparseZarrRows(SparseRows, ZarrGroupRows):
     """CSR rows of a Zarr group. Where rows end, ``indptr``, is held in memory by each process: 8 bytes a row."""
+
+    _axis = 0
 
     def _open(self, group: zarr.Group, where: str) -> Facts:
         arrays, shape = _parts(group, self.features, self._address)
@@ -48,7 +53,8 @@ class SparseZarrRows(SparseRows, ZarrGroupRows):
         for name, array in arrays.items():
             self._refuse_missing(f"{self.features}/{name}", array, "entries")
         self._entry = sum(arrays[name].dtype.itemsize for name in ("data", "indices"))
-        self._row_ends_bytes = self._ends.size * arrays["indptr"].dtype.itemsize
+        ends = _open_matrix(self.table, self.features, self._token, self._axis)[2]  # checked as it is opened
+        self._row_ends_bytes = len(ends) * arrays["indptr"].dtype.itemsize
         packing = Packing.of(arrays["data"], f"{self._address}/{self.features}/data")
         if packing is not None and packing.offset:
             raise InputError(
@@ -59,13 +65,16 @@ class SparseZarrRows(SparseRows, ZarrGroupRows):
         return Facts(self._address, n_rows, n_features, dtype, sparse=True, resident_bytes=(n_rows + 1) * 8)
 
     def _stored(self, start: int, stop: int) -> tuple[NDArray, NDArray, NDArray]:
-        data, indices, row_ends = _open_matrix(self.table, self.features, self._token)
-        ends = row_ends[start : stop + 1]
+        ends = self._ends[start : stop + 1]
         first, last = int(ends[0]), int(ends[-1])
-        values, packing = data.read(first, last), Packing.of(data.array, self.features)
-        if packing is not None:
-            values = packing.unpack(values, np.empty(values.shape, self.dtype))
-        return values, indices.read(first, last), ends - first
+        return self._entries("data", first, last), self._entries("indices", first, last), ends - first
+
+    def _entries(self, part: str, start: int, stop: int) -> NDArray:
+        data, indices, _ = _open_matrix(self.table, self.features, self._token, self._axis)
+        if part == "indices":
+            return indices.read(start, stop)
+        values, packing = data.read(start, stop), Packing.of(data.array, self.features)
+        return values if packing is None else packing.unpack(values, np.empty(values.shape, self.dtype))
 
     @property
     def n_bytes(self) -> int:
@@ -73,7 +82,7 @@ class SparseZarrRows(SparseRows, ZarrGroupRows):
 
     @property
     def _ends(self) -> NDArray:
-        return _open_matrix(self.table, self.features, self._token)[2]
+        return _open_matrix(self.table, self.features, self._token, self._axis)[2]
 
     def describe_chunk(self, row: int) -> str:
         _, start, stop = chunk_of(self.chunk_edges, row)
@@ -82,6 +91,16 @@ class SparseZarrRows(SparseRows, ZarrGroupRows):
             f"rows {start} to {stop - 1} of {self.uri}/{self.features}, entries {ends[start]} to "
             f"{max(ends[stop] - 1, ends[start])} of its arrays data and indices"
         )
+
+
+class CscZarrRows(ByColumns, SparseZarrRows):
+    """Rows of a matrix that a Zarr group stores by columns."""
+
+    _axis = 1
+
+    @property
+    def _column_ends(self) -> NDArray[np.int64]:
+        return _open_matrix(self.table, self.features, self._token, self._axis)[2]
 
 
 def _parts(group: zarr.Group, name: str, uri: str) -> tuple[dict[str, zarr.Array], tuple[int, ...]]:
@@ -129,11 +148,11 @@ class _Stretches:
 
 # Kept per process, as the arrays of dense rows are; not many, for they hold 8 bytes a row.
 @functools.lru_cache(maxsize=4)
-def _open_matrix(uri: str, name: str, token: str) -> tuple[_Stretches, _Stretches, NDArray[np.int64]]:
-    """Return the values and column numbers of a CSR matrix, and where its rows end, shape (n + 1,), in memory."""
+def _open_matrix(uri: str, name: str, token: str, axis: int) -> tuple[_Stretches, _Stretches, NDArray[np.int64]]:
+    """Return values and numbers of a matrix stored by rows (``axis`` 0) or columns, and where these end, in memory."""
     arrays, shape = _parts(zarr_stores.open_group(uri), name, uri)
     where = f"{uri}/{name}"
     with readable(f"{where}/indptr"), storage.explained(f"{where}/indptr"):
         row_ends = values_of(arrays["indptr"])
-    check_row_ends(row_ends, shape[0], arrays["data"].shape[0], arrays["indices"].shape[0], where)
+    check_row_ends(row_ends, shape[axis], arrays["data"].shape[0], arrays["indices"].shape[0], where, axis)
     return _Stretches(arrays["data"]), _Stretches(arrays["indices"]), row_ends.astype(np.int64)

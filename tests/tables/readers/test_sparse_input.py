@@ -62,7 +62,7 @@ def damaged(folder, name, file="c/0"):
 
 OPENING = {
     # name: (makes the address, arguments, what the message must say)
-    "columns": (lambda f: store(f, form="csc_matrix"), {}, ["encoding-type 'csc_matrix'", r"adata\.X\.tocsr\(\)"]),
+    "columns": (lambda f: store(f, form="csc_matrix"), {}, ["is no CSC matrix: it has indptr of shape"]),
     "another form": (lambda f: store(f, form="dataframe"), {}, [
         "encoding-type 'dataframe'", "arrays data, indices and indptr", "dataset.features"]),
     "no indices": (lambda f: edited(f, lambda X: X.__delitem__("indices")), {}, ["lacks the flat arrays indices"]),
