@@ -68,3 +68,26 @@ def reconstruction_left(X, new, components, *, weights=None, new_weights=None, s
         left += w * np.sum((x - components.T @ coordinates) ** 2)
         total += w * np.sum(x**2)
     return left / total
+
+
+def left_out_columns(X, new, components, *, weights=None, new_weights=None, standardize=False):
+    """The share of the squares of new rows, less the mean of X, that is left when others predict each column."""
+    weights = np.ones(len(X)) if weights is None else weights
+    new_weights = np.ones(len(new)) if new_weights is None else new_weights
+    mean = sum(w * x for w, x in zip(weights, X, strict=True)) / sum(weights)
+    scale = np.ones(X.shape[1])
+    if standardize:
+        scale = np.sqrt(sum(w * (x - mean) ** 2 for w, x in zip(weights, X, strict=True)) / sum(weights))
+    U = np.linalg.qr(components.T)[0]
+    S = sum(w * np.outer(x, x) for w, x in zip(weights, (X - mean) / scale, strict=True)) / sum(weights)
+    beside = (np.trace(S) - np.trace(U.T @ S @ U)) / (len(S) - U.shape[1])
+    C = U @ U.T @ S @ U @ U.T + beside * (np.eye(len(S)) - U @ U.T)
+    left = total = 0.0
+    for w, x in zip(new_weights, new, strict=True):
+        x = (x - mean) / scale
+        for j in range(len(x)):
+            others = np.arange(len(x)) != j
+            expected = C[j, others] @ np.linalg.solve(C[np.ix_(others, others)], x[others])
+            left += w * (x[j] - expected) ** 2
+        total += w * np.sum(x**2)
+    return left / total

@@ -30,7 +30,9 @@ REGRESSION = "linear regression"
 """The name in the place of a classifier where there are numbers to predict."""
 RECONSTRUCTION = "reconstruction"
 """The name where rows have no labels."""
-OF_VARIANCE = (REGRESSION, RECONSTRUCTION)
+LEFT_OUT = "left-out columns"
+"""The name, there, of what chooses a number of components."""
+OF_VARIANCE = (REGRESSION, RECONSTRUCTION, LEFT_OUT)
 """Their errors are shares of a variance, and not counts."""
 Key = tuple[str, float, str]
 """Method, number of components as asked for, classifier."""

@@ -273,7 +273,7 @@ def refuse_classless(config: RunConfig, purpose: Purpose) -> None:
     """Raise InputError for methods and settings that need classes, where there are numbers to predict, or no labels."""
     if config.dataset.classless:
         needing = [one.label for one in config.methods if not one.reducer(None).needs_no_labels]
-        needing += ["n_components: auto"] * config.chooses + ["class_weight"] * (config.class_weight is not None)
+        needing += ["class_weight"] * (config.class_weight is not None)
         if purpose == "evaluation":
             own, usual = config.evaluation, EvaluationConfig()
             for_classes = ("classifiers", "intervals", "published")

@@ -13,7 +13,7 @@ from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.errors import plural
 from mmpca_dist.evaluation.comparisons import CorrectedTest, SignTest, Summary
 from mmpca_dist.evaluation.component_rule import lowest, near_lowest
-from mmpca_dist.evaluation.tables import Cell, Key
+from mmpca_dist.evaluation.tables import LEFT_OUT, RECONSTRUCTION, Cell, Key
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.results.evaluation import Evaluation, difference_of, verdict
 from mmpca_dist.results.forms import with_deviation, written
@@ -180,7 +180,8 @@ def advise(evaluation: Evaluation) -> tuple[list[str], list[str], list[str]]:
     mean, or all columns where no reduction comes so near; why these; and how sure that is.
     """
     if evaluation.reconstructs:
-        return _least_left(evaluation), [], []
+        use = _best_predicting(evaluation)
+        return _least_left(evaluation, use), [_run(evaluation, use)] if recommended(evaluation) else [], []
     cells, unreduced = evaluation.distinct, evaluation.config.unreduced
     use, other, reference = cells_of_answer(evaluation)
     if recommended(evaluation) is None:
@@ -202,19 +203,35 @@ def advise(evaluation: Evaluation) -> tuple[list[str], list[str], list[str]]:
 
 
 def recommended(evaluation: Evaluation) -> Cell | None:
-    """Return the cell that the answer says to use; None where nothing is learned, or rows are reconstructed."""
+    """Return the cell that the answer says to use; None where nothing is learned."""
+    if evaluation.reconstructs:
+        use = _best_predicting(evaluation)
+        return use if use.summary.mean < evaluation.baseline else None
     learned = min(cell.summary.mean for cell in evaluation.distinct) < evaluation.baseline
-    return cells_of_answer(evaluation)[0] if learned and not evaluation.reconstructs else None
+    return cells_of_answer(evaluation)[0] if learned else None
 
 
-def _least_left(evaluation: Evaluation) -> list[str]:
-    """Return which method leaves least of the variance, for each number of components."""
+def _best_predicting(evaluation: Evaluation) -> Cell:
+    """Return the fewest components by which left-out columns are predicted nearly as well as by any."""
+    return _fewest(near_lowest([cell for cell in evaluation.distinct if cell.classifier == LEFT_OUT]))
+
+
+def _least_left(evaluation: Evaluation, use: Cell) -> list[str]:
+    """Return how well left-out columns are predicted, and which method leaves least for each number of components."""
     cells, decimals = evaluation.cells.values(), digits(evaluation)
-    best = [lowest([cell for cell in cells if cell.n_components == size]) for size in evaluation.config.sizes]
+    sizes = [[c for c in cells if c.n_components == size] for size in evaluation.config.sizes]
+    best = [lowest([cell for cell in own if cell.classifier == RECONSTRUCTION]) for own in sizes]
     told = ", ".join(f"{cell.summary.mean:.{decimals}f}% ({named(evaluation, cell)})" for cell in best)
+    predicted = (
+        f"Use {_named(evaluation, use)}: the other columns of a row predict a column that is left out but for "
+        f"{use.summary.mean:.{decimals}f}% of the variance."
+        if recommended(evaluation)
+        else "No components predict a column that is left out from the others of its row better than its mean does."
+    )
     return [
+        predicted,
         f"The least of the variance that any method leaves is {told}.",
-        "More components never leave more: these errors compare methods at the same number, and do not choose one.",
+        "More components never leave more: only left-out columns choose a number.",
     ]
 
 

@@ -16,7 +16,7 @@ from mmpca_dist.configuration.schema import RunConfig, as_config
 from mmpca_dist.eigen.options import choose_solver
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.splits import PartSizes
-from mmpca_dist.evaluation.tables import RECONSTRUCTION, REGRESSION, ErrorTable
+from mmpca_dist.evaluation.tables import LEFT_OUT, RECONSTRUCTION, REGRESSION, ErrorTable
 from mmpca_dist.evaluation.training import read_all
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import versions
@@ -43,7 +43,7 @@ from mmpca_dist.tables.dataset import Dataset
 
 SAMPLE_ROWS, SAMPLE_BYTES = 4096, 64 << 20
 """The largest sample of rows that tells which columns hold nearly all of the scatter."""
-LEFT_OUT = "All columns are not evaluated for comparison: "
+WITHOUT_ALL = "All columns are not evaluated for comparison: "
 
 
 def plan_of_evaluation(job: Job) -> Plan:
@@ -75,7 +75,7 @@ def planned_with_all_columns(job: Job) -> tuple[Plan, str]:
     if begun is None and plan.memory <= plan.memory_limit < larger.memory:
         job.inputs = before
         return plan, (
-            f"{LEFT_OUT}with them the plan needs {format_bytes(larger.memory)} of memory a worker, and {plan.allowed} "
+            f"{WITHOUT_ALL}with them the plan needs {format_bytes(larger.memory)} a worker, and {plan.allowed} "
             "are allowed. Raise compute.memory_limit."
         )
     return larger, ""
@@ -89,21 +89,21 @@ def _impossible(config: RunConfig, dataset: Dataset, parts: PartSizes) -> str:
     """Return why all columns cannot be evaluated, whatever the memory; empty where they can."""
     n_features, n_train = dataset.n_features, int(parts.n_train.max())
     if choose_solver(config.solver.options(), n_train, n_features, config.needs(), dataset.held).in_passes:
-        return f"{LEFT_OUT}a solver in passes forms no scatter of {n_features:,} columns."
+        return f"{WITHOUT_ALL}a solver in passes forms no scatter of {n_features:,} columns."
     turned = [spec.label for spec in config.evaluation.classifiers if not spec.classifier.rotatable]
     if parts.n_train.min() < n_features and turned and not config.dataset.predicts:
         return (
-            f"{LEFT_OUT}of fewer rows than columns they are coordinates in the span of the rows, and {turned[0]} "
+            f"{WITHOUT_ALL}of fewer rows than columns they are coordinates in the span of the rows, and {turned[0]} "
             "depends on the columns themselves. Evaluate with fisher, svm or logistic alone."
         )
     if any(spec.name == "qda" and not spec.options.get("reg_param") for spec in config.evaluation.classifiers):
-        return f"{LEFT_OUT}qda fails where columns depend on one another. Give qda a reg_param above 0."
+        return f"{WITHOUT_ALL}qda fails where columns depend on one another. Give qda a reg_param above 0."
     largest = 8 * dataset.n_rows * min(n_features, n_train)
     classifiers = config.evaluation.classifiers
     whole = [spec.label for spec in classifiers if not (is_from_moments(spec) or spec.classifier.out_of_core)]
     if not config.dataset.predicts and whole and largest > LIMITS.gathered_bytes:
         return (
-            f"{LEFT_OUT}{whole[0]} would be fitted to {format_bytes(largest)} of rows, and may be to "
+            f"{WITHOUT_ALL}{whole[0]} would be fitted to {format_bytes(largest)} of rows, and may be to "
             f"{format_bytes(LIMITS.gathered_bytes)}."
         )
     return ""
@@ -230,7 +230,8 @@ UNEXPLAINED = (
 )
 LEFT = (
     "Errors are the share of the variance of the rows held out, about the mean of the rows that train, that is left "
-    "when they are reconstructed from their components. Weights count, where rows have any."
+    "when they are reconstructed from their components; of left-out columns, what is left when the components predict "
+    "each column from the others of its row. Weights count, where rows have any."
 )
 
 
@@ -275,7 +276,7 @@ def _titles(config: RunConfig, penalties: dict[str, float]) -> dict[str, str]:
     if config.dataset.predicts:
         return {REGRESSION: REGRESSION}
     if config.dataset.classless:
-        return {RECONSTRUCTION: RECONSTRUCTION}
+        return {name: name for name in (RECONSTRUCTION, LEFT_OUT)}
     titles = {}
     for spec in config.evaluation.classifiers:
         penalty = penalties.get(spec.label, spec.C)

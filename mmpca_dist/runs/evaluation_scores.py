@@ -55,9 +55,9 @@ def route(job: Job, parts: PartSizes, config: RunConfig) -> tuple[bool, bool]:
     but of few rows of so many classes and columns that the moments of the folds are large they are not. Else each part
     has passes of its own over the rows that train. Raises InputError for tables that are too large for both.
     """
-    dataset, reconstructs = job.dataset, config.dataset.classless and job.inputs.purpose == "evaluation"
+    dataset, scored = job.dataset, job.inputs.purpose == "evaluation" or job.inputs.asked.chooses
     needs, solver, fewest = config.needs(), config.solver.options(), int(parts.n_train.min())
-    if config.dataset.predicts or reconstructs:
+    if config.dataset.predicts or (config.dataset.classless and scored):
         if choose_solver(solver, dataset.n_rows, dataset.n_columns, needs).in_passes:
             raise no_scatter(dataset)
         return True, False

@@ -16,7 +16,7 @@ from mmpca_dist.errors import InputError, NoComponentsError, some_names
 from mmpca_dist.evaluation.component_rule import RULE, one_standard_error
 from mmpca_dist.evaluation.request import EvaluationRequest
 from mmpca_dist.evaluation.splits import PartSizes, fold_sizes
-from mmpca_dist.evaluation.tables import REGRESSION, Cell, ErrorTable
+from mmpca_dist.evaluation.tables import LEFT_OUT, REGRESSION, Cell, ErrorTable
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.events import Callback, told
 from mmpca_dist.jobs.finished_runs import save_model, statistics_of, without_components
@@ -49,11 +49,12 @@ from mmpca_dist.statistics.working_statistics import Statistics
 
 
 def _choose(job: Job) -> records.ChoiceRecord:
-    label = REGRESSION if job.config.dataset.predicts else job.config.evaluation.judge.label
+    section = job.config.dataset
+    label = REGRESSION if section.predicts else LEFT_OUT if section.classless else job.config.evaluation.judge.label
     record = evaluation_scores.score_splits(evaluation_scores.in_folds(job), "choose")
     n_folds = record["n_splits"]
     splits = evaluation_scores.SplitRecords(job.run.path("splits"), job.key).read(n_folds)
-    cells = ErrorTable.of(splits, job.dataset.n_rows).cells()
+    cells = [cell for cell in ErrorTable.of(splits, job.dataset.n_rows).cells() if cell.classifier == label]
     how = f"one-standard-error rule, {label}, {n_folds} folds"
     most = job.dataset.n_columns
     methods = {m: _choice([cell for cell in cells if cell.method == m], how, most) for m in job.config.labels}

@@ -18,6 +18,9 @@ from mmpca_dist.runs.compare_runs import compare_runs
 from mmpca_dist.runs.evaluate import evaluate
 
 METHODS, SIZES = ["pca", "random-projection"], [1, 3]
+TWINS = {
+    "reconstruction": naive_belonging.reconstruction_left, "left-out columns": naive_belonging.left_out_columns,
+}  # fmt: skip
 KINDS = {
     "folds": {"splits": "folds", "folds": 4}, "shares": {"splits": "shares", "count": 2},
     "blocks": {"splits": "blocks", "folds": 3}, "groups": {"splits": "groups", "folds": 3, "column": "group"},
@@ -67,14 +70,14 @@ def test_errors_are_those_of_single_rows(kind, standardize, weighted, n, d, tmp_
         train, w = X[trains], weights[trains]
         centred = train - w @ train / w.sum()
         scale = np.sqrt(w @ centred**2 / w.sum()) if standardize else 1
-        assert len(record["errors"]) == len(METHODS) * len(SIZES)
+        assert len(record["errors"]) == 2 * len(METHODS) * len(SIZES)
         for line in record["errors"]:
             components = components_of(line["method"], centred / scale, w, line["n_components"])
-            expected = naive_belonging.reconstruction_left(
+            expected = TWINS[line["classifier"]](
                 train, X[held_out], components, weights=w, new_weights=weights[held_out], standardize=standardize
             )
             np.testing.assert_allclose(line["errors"] / record["rows"], expected, rtol=1e-8)
-            assert line["used"] == line["n_components"] and line["classifier"] == "reconstruction"
+            assert line["used"] == line["n_components"]
         assert record["guessed"] == record["rows"] == weights[held_out].sum()
 
 
@@ -94,10 +97,10 @@ def test_gaps_and_row_maps_come_before(settings, tmp_path):
         mean = np.nanmean(rows[part != record["split"]], axis=0)
         filled = np.where(np.isnan(rows), mean, rows)
         train, held_out = filled[part != record["split"]], filled[part == record["split"]]
-        (line,) = record["errors"]
-        components = components_of("pca", train - mean, np.ones(len(train)), line["n_components"])
-        expected = naive_belonging.reconstruction_left(train, held_out, components)
-        np.testing.assert_allclose(line["errors"] / record["rows"], expected, rtol=1e-7)
+        for line in record["errors"]:
+            components = components_of("pca", train - mean, np.ones(len(train)), line["n_components"])
+            expected = TWINS[line["classifier"]](train, held_out, components)
+            np.testing.assert_allclose(line["errors"] / record["rows"], expected, rtol=1e-7)
 
 
 def test_sparse_rows_have_the_errors_of_dense_ones(tmp_path):
@@ -112,24 +115,31 @@ def test_sparse_rows_have_the_errors_of_dense_ones(tmp_path):
 
 
 def test_the_result_compares_methods_at_the_same_number(tmp_path):
-    """It names no number of components, and no class; the baseline is the mean, which leaves everything."""
+    """Left-out columns choose a number; it names no class; the baseline is the mean, which leaves everything."""
     _, _, uri = table(tmp_path, 90, 6)
     result = evaluate(
         settings_of(tmp_path, uri, methods=[*METHODS, {"name": "random-projection", "seed": 1, "label": "other"}])
     )
-    assert result.recommended is None
-    best = result.errors[result.errors["method"] == "pca"].set_index("n_components")["mean"]
-    assert result.summary.startswith("The least of the variance that any method leaves is ")
-    assert f"{best[1]:.1f}% (PCA with 1 component)" in result.summary and "do not choose one" in result.summary
+    whole, errors = result.errors, result.errors[result.errors["classifier"] == "reconstruction"]
+    best = errors[errors["method"] == "pca"].set_index("n_components")["mean"]
+    left_out = whole[whole["classifier"] == "left-out columns"].set_index(["method", "n_components"])["mean"]
+    assert result.recommended["method"] == left_out.idxmin()[0] == "pca"
+    use = int(result.recommended["n_components"])
+    assert result.summary.startswith(f"Use PCA with {use} component")
+    assert f"but for {left_out['pca', use]:.1f}% of the variance" in result.summary
+    assert f"{best[1]:.1f}% (PCA with 1 component)" in result.summary
     assert "Baseline (the mean of the rows that train): 100.0% error." in result.verdict
-    assert (result.errors["mean"] < 100).all() and best[3] < best[1]
-    assert set(result.errors["method"]) == {*METHODS, "other"}  # no all columns, which leave nothing
-    tested = result.errors[result.errors["method"] != "pca"]
+    assert (errors["mean"] < 100).all() and best[3] < best[1]
+    assert set(errors["method"]) == {*METHODS, "other"}  # no all columns, which leave nothing
+    tested = errors[errors["method"] != "pca"]
     assert tested["holm_p_value"].notna().all() and (tested["difference"] > 0).all()
     page = check_page(Path(result.report).read_text())
-    for words in ("5 folds. Error: reconstruction.", "Errors are the share of the variance of the rows held out"):
+    for words in (
+        "5 folds. Error: reconstruction; left-out columns.",
+        "Errors are the share of the variance of the rows held out",
+    ):
         assert words in page.text
-    for word in ("Classes", "1 classes", "largest class", "stratified", "linear regression", "Margins", "Use PCA"):
+    for word in ("Classes", "1 classes", "largest class", "stratified", "linear regression", "Margins"):
         assert word not in page.text
     assert json.dumps(result_in(f"{tmp_path}/out/evaluation").to_json())
 
@@ -142,13 +152,12 @@ def test_evaluations_without_labels_are_compared(tmp_path):
     for folder, standardize in zip(folders, (False, True), strict=True):
         evaluate(settings_of(folder, uri, standardize=standardize))
     (compared,) = compare_runs([str(folder / "out" / "evaluation") for folder in folders])
-    assert [row["method"] for row in compared.results] == ["pca", "pca", "random-projection", "random-projection"]
+    assert sorted(row["method"] for row in compared.results) == ["pca"] * 4 + ["random-projection"] * 4
 
 
 @pytest.mark.parametrize(("changes", "words"), [
     ({"methods": ["pca", "m-pca0", "fisher"]}, r"m-pca0, fisher: needs labels, and dataset\.label is none"),
     ({"methods": ["pca", "all-columns"]}, "all-columns: all columns leave nothing to reconstruct"),
-    ({"n_components": "auto"}, "n_components: auto: needs labels"),
     ({"evaluation": {"classifiers": ["lda", "svm"]}}, r"evaluation\.classifiers: needs labels"),
     ({"evaluation": {"published": "ionosphere"}}, r"evaluation\.published: needs labels"),
     ({"evaluation": {"intervals": True}}, r"evaluation\.intervals: needs labels"),
@@ -168,4 +177,4 @@ def test_rows_held_out_at_the_mean_leave_everything(tmp_path):
     evaluation = {"splits": "given", "column": "part", "held_out": 1}
     settings = {"dataset": {"uri": uri, "label": "none"}, "methods": METHODS, "evaluation": evaluation}
     (record,), *_ = scored(config_of(tmp_path / "out", uri, **settings))
-    assert [line["errors"] for line in record["errors"]] == [20, 20]
+    assert [line["errors"] for line in record["errors"]] == [20] * 4

@@ -68,11 +68,24 @@ def test_pages_of_rows_without_labels_speak_of_no_classes(tmp_path):
     assert "holds most of the scatter" in text and "separates" not in text
 
 
+@pytest.mark.parametrize("rank", [2, 4])
+def test_columns_that_are_left_out_choose_how_many_components(rank, tmp_path):
+    """Rows of so many directions and noise: reconstruction only falls, and the choice is their number."""
+    rng = np.random.default_rng(rank)
+    X = rng.standard_normal((600, rank)) @ rng.standard_normal((rank, 20)) * 2 + rng.standard_normal((600, 20))
+    pd.DataFrame(X, columns=[f"f{j}" for j in range(20)]).to_parquet(tmp_path / "rows.parquet")
+    dataset = {"uri": str(tmp_path / "rows.parquet"), "label": "none"}
+    result = run({"dataset": dataset, "methods": "pca", "n_components": "auto", "output": str(tmp_path / "run")})
+    assert result.model("pca").components_.shape == (rank, 20)
+    assert "left-out columns" in result["choose"]["how"]
+    with pytest.raises(InputError, match="whole scatter"):
+        run({"dataset": dataset, "methods": "pca", "n_components": "auto", "solver": {"kind": "krylov"},
+             "output": str(tmp_path / "passes")})  # fmt: skip
+
+
 def test_methods_that_need_classes_are_refused_by_name(tmp_path):
     with pytest.raises(InputError, match=r"m-pca0, fisher: needs labels, and dataset\.label is none"):
         run_of(tmp_path, methods=["pca", "m-pca0", "fisher"])
-    with pytest.raises(InputError, match="n_components: auto"):
-        run_of(tmp_path, methods=["pca"], n_components="auto")
     with pytest.raises(ConfigError, match="leave out unlabelled"):
         run_of(tmp_path, dataset={"unlabelled": "skip"})
 
