@@ -286,7 +286,7 @@ def test_fits_a_phone_and_paper(tab):
 
 @pytest.mark.e2e
 def test_curves_are_those_of_the_chosen_classifier_and_can_be_isolated(tab, tmp_path):
-    known = evaluation()
+    known = evaluation(sizes=(1, 2, 4, 5, 6, 7))
     (tmp_path / "index.html").write_text(render_evaluation(known, parts(known)))
     tab.size(1100, 1000)
     tab.ask("Emulation.setEmulatedMedia", media="screen")
@@ -307,6 +307,10 @@ def test_curves_are_those_of_the_chosen_classifier_and_can_be_isolated(tab, tmp_
     tab.run("all('.legend input:not([data-renderers=method-1])').forEach(box => box.click())")
     shown = tab.run("curves.renderers.filter(each => each.visible).map(each => each.name)")
     assert shown == ["method-1"] * 3
+    tab.size(400, 900)
+    tab.run("all('details').forEach(one => one.open = true)")
+    wider = "all('.wide').filter(one => one.scrollWidth > one.clientWidth + 1).length"
+    assert tab.run(wider) == 0, "phones show tables whole"
     assert tab.complaints == []
 
 
