@@ -329,7 +329,11 @@ def test_a_class_is_shown_alone_among_many(tab, tmp_path):
     show(tab, tmp_path, contents)
     tab.run("choose('projection', 'Method', 0)")
     assert tab.run("drawn()") == {"others faint": 200} | {look(i): 20 for i in range(20)}
-    assert tab.run("source('means').name.length") >= 1
+    assert tab.run("source('means').name.length") < 20, "only where they cover few rows"
+    for i in range(20):
+        tab.run(f"legend()[{i}].onpointerenter()")
+        assert f"c{i}" in tab.run("source('means').name")
+    tab.run("legend()[0].onpointerleave()")
     search = (
         "(words => { const box = one('input[type=search]'); box.value = words; box.dispatchEvent(new Event('input')) })"
     )
