@@ -278,6 +278,8 @@ def test_fits_a_phone_and_paper(tab):
     assert tab.run(extra) > 0, "paper has all"
     assert tab.run("[...document.querySelectorAll('.plot, .tools button, nav')].every(each => !each.offsetParent)")
     assert tab.run("one('.still').offsetParent !== null")
+    tops = "all('.still .panels > svg').map(each => each.getBoundingClientRect().top)"
+    assert len(tab.run(tops)) == 2 and len({*tab.run(tops)}) == 1, "side by side"
     assert tab.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     tab.ask("Emulation.setEmulatedMedia", media="")
     assert tab.run("one('.still').offsetParent === null && one('#plot-points').offsetParent !== null")
