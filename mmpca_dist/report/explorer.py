@@ -95,6 +95,7 @@ def points_part(
         "mark rows, which stay marked under other methods. Arrows (biplot) show the features with the largest loadings."
     )
     caption += f" {seen}" + note_of_models(shown, "these are coordinates of the first class's model")
+    caption += " Classes are named where the names cover few rows; point at one in the legend to name it." * bool(keys)
     more = f", and its values of {', '.join(sample.columns)}" if sample.columns else ""
     more += ", and its image" if sample.images else ""
     caption += f" The page holds of each of these rows its number{', its outcome' * sample.labelled}"

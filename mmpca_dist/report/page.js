@@ -132,7 +132,7 @@
       const [rows, arrows, means] = ["rows", "arrows", "means"].map((name) => doc.get_model_by_name(name));
       const legend = block.querySelector(".legend"), strips = data.strips && numbers(data.strips), classes = strips ? data.groups[0].labels : [];
       let wanted = [0, 1];  // what was chosen last: a method with fewer components may not have it
-      let group = data.groups[0];
+      let group = data.groups[0], pointed = null;  // the class that one points at in the legend
       const choose = () => { wanted = [x.chosen.value, y.chosen.value]; draw(); };
       const method = select("Method", data.methods.map((each, i) => [i, each.label]), () => { fill(); draw(); });
       const x = select("Across", [], choose), y = select("Up", [], choose);
@@ -164,10 +164,11 @@
       const regroup = (chosen) => {
         group = chosen;
         for (const old of all("label", legend)) old.remove();
-        group.labels.forEach((label, i) => {
+        group.labels.forEach((text, i) => {
           const box = make("input", { type: "checkbox", checked: true, onchange: draw });
           box.dataset.renderers = place(ranked(i));
-          legend.insertBefore(make("label", {}, box, mark(look_of(ranked(i))), make("bdi", { textContent: label })), legend.querySelector("button"));
+          const point = (rank) => () => { pointed = rank; label(); };
+          legend.insertBefore(make("label", { onpointerenter: point(ranked(i)), onpointerleave: point(null) }, box, mark(look_of(ranked(i))), make("bdi", { textContent: text })), legend.querySelector("button"));
         });
         legend.querySelector("legend").textContent = strips && group === data.groups[0] ? "Classes" : group.name;
         legend.hidden = !group.labels.length;
@@ -200,19 +201,25 @@
       };
       const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
       const hidden = () => new Set(all("input:not(:checked)", legend).map((box) => box.dataset.renderers));
-      // Labels within the frame that cover no other, and a tenth of it at most.
+      // Labels within the frame that cover no other, those that cover fewest rows first. Those of classes are left out where
+      // more of these rows are of others, unless the class is pointed at in the legend, or seen alone.
       const fitting = (labels, [[left, right], [low, high]], placed) => {
-        const [wide, tall] = [right - left, high - low], [a, b] = [wide / (plot.inner_width || 800), tall / (plot.inner_height || 330)];  // of a pixel
-        let room = 0.1 * wide * tall;
-        return labels.map((each) => {
-          const [w, h] = [(7.5 * each.name.length + 14) * a, 24 * b], top = Math.min(each.y, high - h / 2);
-          const at_x = Math.max(left + w / 2, Math.min(each.x, right - w / 2));
-          const is_free = (y) => y <= high - h / 2 && placed.every((other) => Math.abs(other.at_x - at_x) >= (other.w + w) / 2 || Math.abs(other.at_y - y) >= h);
-          const at_y = [0, 1, -1].map((move) => top + move * h).find(is_free);
-          if (at_y === undefined || w * h > room) return { ...each, name: null };
-          room -= w * h;
-          placed.push({ ...each, at_x, at_y, w });
-          return placed.at(-1);
+        const [a, b] = [(right - left) / (plot.inner_width || 800), (high - low) / (plot.inner_height || 330)], h = 24 * b;  // of a pixel
+        const { x: across, y: up } = rows.data, off = hidden();
+        const seen = [...across.keys()].filter((row) => !off.has(place(group.ranks[row] ?? 0)));
+        const boxed = labels.map((each) => {
+          const w = (7.5 * each.name.length + 14) * a, at_x = Math.max(left + w / 2, Math.min(each.x, right - w / 2)), top = Math.min(each.y, high - h / 2);
+          const is_asked = each.rank !== undefined && (each.rank === pointed || group.rank);
+          const covered = (y) => seen.filter((row) => Math.abs(across[row] - at_x) < w / 2 && up[row] > y && up[row] < y + h);
+          const cost = (y) => (is_asked ? -1e9 : covered(y).reduce((sum, row) => sum + (group.ranks[row] === each.rank ? -1 : 1), 0));
+          const spots = [top, top + h, top - h].filter((y) => y <= high - h / 2).map((y) => [cost(y), y]);
+          return { ...each, w, at_x, spots: spots.sort(([p], [q]) => p - q) };
+        });
+        return boxed.sort((p, q) => p.spots[0][0] - q.spots[0][0]).map((each) => {
+          const is_free = (y) => placed.every((other) => Math.abs(other.at_x - each.at_x) >= (other.w + each.w) / 2 || Math.abs(other.at_y - y) >= h);
+          const spot = each.spots.find(([cost, y]) => cost <= (each.rank === undefined ? seen.length / 100 : 0) && is_free(y));
+          if (spot) placed.push({ ...each, at_y: spot[1] });
+          return spot ? placed.at(-1) : { ...each, name: null };
         });
       };
       const columns = (found) => Object.fromEntries(Object.keys(NONE).map((key) => [key, found.map((each) => each[key] ?? (key === "name" ? null : 0))]));
@@ -226,7 +233,7 @@
         const off = hidden();
         return group.labels.flatMap((name, i) => {
           const members = off.has(place(ranked(i))) || ranked(i) >= COLOURED ? [] : [...group.ranks.keys()].filter((row) => group.ranks[row] === ranked(i) && Number.isFinite(across[row] + up[row]));
-          return members.length ? [{ x: mean(members.map((row) => across[row])), y: mean(members.map((row) => up[row])), name: short(name) }] : [];
+          return members.length ? [{ x: mean(members.map((row) => across[row])), y: mean(members.map((row) => up[row])), rank: ranked(i), name: short(name) }] : [];
         });
       };
       const vectors = (one, i, j, across, up) => {

@@ -38,7 +38,7 @@ const plots = (() => {
         return drawn(name, rows, "Scatter", own, [], options);
       });
       const [arrows, means] = ["arrows", "means"].map((name) => source(name, NONE));
-      const text = { ...fields({ x: "at_x", y: "at_y", text: "name" }), text_font: FONT, text_font_size: "13px", text_align: "center", y_offset: -4, padding: [5, 2], background_fill_alpha: 0.8, border_radius: 3 };
+      const text = { ...fields({ x: "at_x", y: "at_y", text: "name" }), text_font: FONT, text_font_size: "13px", text_align: "center", y_offset: -4, padding: [5, 2], background_fill_alpha: 0.75, border_radius: 3 };
       const renderers = [
         ...marks, drawn("arrow", arrows, "Segment", { ...fields({ x0: "x0", y0: "y0", x1: "x", y1: "y" }), line_width: 1.5 }, ["faint"]),
         drawn("arrow", arrows, "Scatter", { ...fields({ x: "x", y: "y" }), size: 5 }, ["faint"]),

@@ -18,7 +18,7 @@ from mmpca_dist.errors import DamageError
 from mmpca_dist.jobs.finished_runs import open_run
 from mmpca_dist.jobs.records import Results
 from mmpca_dist.methods.base.registry import title_of
-from mmpca_dist.pictures.chart import DASHES, WIDTH, Axis, Panel, key, percent, words
+from mmpca_dist.pictures.chart import DASHES, NARROW, WIDTH, Axis, Panel, key, percent, words
 from mmpca_dist.pictures.frame import Drawn, Field, Figure, Heading, Key, PagePart, PrintedTable
 from mmpca_dist.pictures.palette import place_look
 from mmpca_dist.report.pages import page
@@ -90,7 +90,7 @@ def _of_runs(comparison: Comparison) -> tuple[list[str], list[Figure]]:
     labels = [label for label, count in counts.items() if count > 1]
     held, rows, legend, width = [], [], dict[str, Key](), PAIRED if len(contents) == 2 else WIDTH
     for label in labels:
-        panel = Panel("", "component", "share of the total", 170, PAIRED, Axis(whole=True), Axis(0, format=percent))
+        panel = Panel("", "component", "share of the total", 170, NARROW, Axis(whole=True), Axis(0, format=percent))
         first: NDArray[np.float64] | None = None
         for i, (letter, (one, sample)) in enumerate(contents.items()):
             method = next((each for each in one.methods if each.name == label), None)

@@ -278,6 +278,8 @@ def test_fits_a_phone_and_paper(tab):
     assert tab.run(extra) > 0, "paper has all"
     assert tab.run("[...document.querySelectorAll('.plot, .tools button, nav')].every(each => !each.offsetParent)")
     assert tab.run("one('.still').offsetParent !== null")
+    tops = "all('.still .panels > svg').map(each => each.getBoundingClientRect().top)"
+    assert len(tab.run(tops)) == 2 and len({*tab.run(tops)}) == 1, "side by side"
     assert tab.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     tab.ask("Emulation.setEmulatedMedia", media="")
     assert tab.run("one('.still').offsetParent === null && one('#plot-points').offsetParent !== null")
@@ -286,7 +288,7 @@ def test_fits_a_phone_and_paper(tab):
 
 @pytest.mark.e2e
 def test_curves_are_those_of_the_chosen_classifier_and_can_be_isolated(tab, tmp_path):
-    known = evaluation()
+    known = evaluation(sizes=(1, 2, 4, 5, 6, 7))
     (tmp_path / "index.html").write_text(render_evaluation(known, parts(known)))
     tab.size(1100, 1000)
     tab.ask("Emulation.setEmulatedMedia", media="screen")
@@ -307,6 +309,10 @@ def test_curves_are_those_of_the_chosen_classifier_and_can_be_isolated(tab, tmp_
     tab.run("all('.legend input:not([data-renderers=method-1])').forEach(box => box.click())")
     shown = tab.run("curves.renderers.filter(each => each.visible).map(each => each.name)")
     assert shown == ["method-1"] * 3
+    tab.size(400, 900)
+    tab.run("all('details').forEach(one => one.open = true)")
+    wider = "all('.wide').filter(one => one.scrollWidth > one.clientWidth + 1).length"
+    assert tab.run(wider) == 0, "phones show tables whole"
     assert tab.complaints == []
 
 
@@ -325,7 +331,11 @@ def test_a_class_is_shown_alone_among_many(tab, tmp_path):
     show(tab, tmp_path, contents)
     tab.run("choose('projection', 'Method', 0)")
     assert tab.run("drawn()") == {"others faint": 200} | {look(i): 20 for i in range(20)}
-    assert tab.run("source('means').name.length") >= 1
+    assert tab.run("source('means').name.length") < 20, "only where they cover few rows"
+    for i in range(20):
+        tab.run(f"legend()[{i}].onpointerenter()")
+        assert f"c{i}" in tab.run("source('means').name")
+    tab.run("legend()[0].onpointerleave()")
     search = (
         "(words => { const box = one('input[type=search]'); box.value = words; box.dispatchEvent(new Event('input')) })"
     )

@@ -84,7 +84,7 @@ def _look(place: int) -> tuple[str, str]:
 
 
 def _pair(one: OutlyingRows) -> Drawn:
-    panel = Panel(words(one.title, 32), "T2", "Q", 250, x=Axis(log=True), y=Axis(log=True))
+    panel = Panel(words(one.title, 32), "T2", "Q", x=Axis(log=True), y=Axis(log=True))
     size, far = 5.0 if len(one.numbers) <= 500 else 3.5, [str(one.numbers[i]) for i in one.farthest()]
     panel.notes = [(f"farthest out: row {', '.join(far)}", "")] if far else []
     for chosen, look in ((~one.outside, ("faint", "circle")), (one.outside, OUTSIDE)):
@@ -98,7 +98,7 @@ def _pair(one: OutlyingRows) -> Drawn:
 
 
 def _order(one: OutlyingRows, names: Sequence[str]) -> Drawn:
-    panel = Panel(words(one.title, 32), "row", "score over its limit", 200, WIDE, y=Axis(log=True))
+    panel = Panel(words(one.title, 32), "row", "score over its limit", 180, WIDE, y=Axis(log=True))
     excess = np.minimum(one.excess, MOST)
     largest, top = np.argmax(excess, axis=1), excess.max(axis=1)
     panel.y.see([1.0])

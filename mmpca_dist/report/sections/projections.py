@@ -200,7 +200,7 @@ def projection_panel(
     rows, ranks, codes = rows[finite], ranks[finite], np.asarray(sample.codes)[finite]
     lines = strips(ranks, len(keys) or 1)
     up = rows[:, 1] if rows.shape[1] > 1 else lines
-    panel = Panel(words(title, 32), "component 1", "component 2" if rows.shape[1] > 1 else "", 250, width)
+    panel = Panel(words(title, 32), "component 1", "component 2" if rows.shape[1] > 1 else "", 220, width)
     ends = [reach(values) for values in (rows[:, 0], up)]
     for axis, (low, high) in zip((panel.x, panel.y), ends, strict=True):
         axis.see([low, high])

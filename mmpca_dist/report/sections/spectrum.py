@@ -24,7 +24,7 @@ def _spectrum(methods: Sequence[Figures], _: None, __: Mapping[str, Any]) -> lis
         return []
     longest = max(m.size for m in curves)
     each, summed = (
-        Panel(title, "component", "share of the method's total", 270, 480, Axis(whole=True), Axis(format=percent))
+        Panel(title, "component", "share of the method's total", 230, 400, Axis(whole=True), Axis(format=percent))
         for title in ("Each component", "The first components together")
     )
     each.y = _vertical_axis(np.concatenate([m.drawn_shares for m in curves]))
