@@ -249,6 +249,27 @@ def _xarray_rows(X: Any) -> tuple[Any, list[str] | None]:
     return X.data, _unique(names.values) if named else None
 
 
+def one_of(X: Any, axis: int) -> Any:
+    """Return the labels of the rows (``axis`` 0) or columns of an xarray DataArray: a row or column of zeros."""
+    if not is_from(X, "xarray") or getattr(X, "ndim", 0) != 2:
+        return None
+    line = X.isel({X.dims[1 - axis]: 0}, drop=True)
+    return line.copy(data=np.zeros(line.shape))
+
+
+def labelled_like(values: Any, rows: Any, columns: Any, name: str) -> Any:
+    """Return values of shape (n, k) with the labels of ``rows`` and ``columns``, as by `one_of`; as they are without.
+
+    Columns without labels are a dimension with this name.
+    """
+    if rows is None or not hasattr(values, "ndim") or hasattr(values, "columns"):
+        return values
+    if columns is None:
+        return type(rows)(values, coords=rows.coords, dims=(*rows.dims, name))
+    both = rows.to_dataset(name="rows").merge(columns.to_dataset(name="columns"))
+    return type(rows)(values, coords=both.coords, dims=(*rows.dims, *columns.dims))
+
+
 def _unique(names: Any) -> list[str] | None:
     """Return names of columns; None where two are equal."""
     texts = [str(name) for name in names]

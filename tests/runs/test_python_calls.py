@@ -70,7 +70,7 @@ def test_rows_in_memory_have_the_errors_of_rows_in_files(form, expected):
 
 def test_editors_complete_the_settings_of_evaluate():
     sections = {"dataset", "evaluation", "project", "belonging", "refresh", "output"}  # the last is ``folder``
-    of_files = {"uri", "data_dir", "missing_chunks"}
+    of_files = {"uri", "data_dir", "missing_chunks", "moments"}
     keys = (RunConfig.model_fields.keys() - sections) | (DatasetConfig.model_fields.keys() - of_files)
     assert EvaluateSettings.__annotations__.keys() == keys | EvaluationConfig.model_fields.keys() | {"cv", "groups"}
 

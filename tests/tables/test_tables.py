@@ -1,5 +1,7 @@
 """Rows as other libraries hold them: columns checked by name, results lazy, the numbers those of rows in memory."""
 
+import pickle
+
 import dask
 import dask.array as da
 import dask.dataframe as dd
@@ -264,7 +266,8 @@ def test_xarray(chunks):
         assert found.feature_names_in_.tolist() == NAMES
         np.testing.assert_allclose(found.components_, expected.components_, atol=1e-10)
         Z = found.transform(given)
-        assert isinstance(Z, da.Array if chunks else np.ndarray)
+        values = Z.data if isinstance(given, xr.DataArray) else Z
+        assert isinstance(values, da.Array if chunks else np.ndarray)
         np.testing.assert_allclose(np.asarray(Z), expected.transform(X), atol=1e-10)
         np.testing.assert_array_equal(class_moments(given, labels, precision="double").counts, np.bincount(y))
     with pytest.raises(ValueError, match="feature names should match"):
@@ -273,6 +276,27 @@ def test_xarray(chunks):
         found.fit(array.expand_dims("batch"), labels)
     with pytest.raises(InputError, match=r"same one dimension. Pass one array of rows: dataset\[name\]"):
         found.fit(xr.Dataset({"X": array, "y": labels}), labels)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_xarray_keeps_the_labels_of_rows_and_columns(lazy):
+    """Places of a map that were stacked to columns come back as a map; other estimators take what is returned."""
+    xr = pytest.importorskip("xarray", reason="its objects are taken only where it is installed")
+    X = np.random.default_rng(0).standard_normal((30, 4, 5))
+    coordinates = {"time": np.arange(30) + 1990, "lat": [4, 3, 2, 1], "lon": np.arange(5) * 10.0}
+    maps = xr.DataArray(X, dims=tuple(coordinates), coords={**coordinates, "season": ("time", np.arange(30) % 4)})
+    rows = (maps.chunk(time=7) if lazy else maps).stack(place=("lat", "lon"))
+    model = MarginPCA(3, "pca", center=True).fit(rows, maps["season"].values)
+    Z = model.transform(rows)
+    assert Z.dims == ("time", "component") and Z["season"].values.tolist() == maps["season"].values.tolist()
+    back = pickle.loads(pickle.dumps(model)).inverse_transform(Z).unstack("place")  # noqa: S301
+    assert back.dims == ("time", "lat", "lon") and back["lat"].values.tolist() == [4, 3, 2, 1]
+    expected = model.inverse_transform(np.asarray(Z)).reshape(X.shape)
+    np.testing.assert_allclose(back.values, expected, atol=1e-12)
+    assert model.inverse_transform(np.asarray(Z)).shape == (30, 20)
+    plain = MarginPCA(3, "pca", center=True).fit(X.reshape(30, 20), maps["season"].values)
+    assert plain.inverse_transform(Z).dims == ("time", "feature")
+    assert isinstance(plain.set_output(transform="pandas").transform(rows), pd.DataFrame) or lazy
 
 
 @pytest.mark.parametrize("kind", ["dense", "csr", "csc", "dask", "dask-csr"])

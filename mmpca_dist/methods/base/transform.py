@@ -23,7 +23,17 @@ from mmpca_dist.passes.dask_rows import whole_rows
 from mmpca_dist.passes.units import read_batch
 from mmpca_dist.tables.covariates import BY_NAME, Covariate, columns_beside
 from mmpca_dist.tables.dataset import Dataset
-from mmpca_dist.tables.foreign import ForeignTable, as_table, asked_by, check_header, check_rows, is_from, naming
+from mmpca_dist.tables.foreign import (
+    ForeignTable,
+    as_table,
+    asked_by,
+    check_header,
+    check_rows,
+    is_from,
+    labelled_like,
+    naming,
+    one_of,
+)
 from mmpca_dist.tables.levels import Levels
 from mmpca_dist.tables.plain_arrays import plain, with_known_chunks
 from mmpca_dist.tables.readers.frames import encoded, is_mixed
@@ -42,6 +52,8 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     """How widened rows come to the columns, where they had covariates or gaps."""
     gain_: float = 1.0
     """The factors of projections onto the components."""
+    _columns_like: Any = None
+    """The labels of the columns of an xarray DataArray that was fitted to."""
 
     @property
     def _n_features_out(self) -> int:
@@ -85,9 +97,10 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Returns
         -------
         array of shape (n_samples, n_features)
-            Lazy for Dask input.
+            Lazy for Dask input. Of an xarray DataArray one, with its rows' labels, and those of the columns in the fit.
         """
         check_is_fitted(self, "components_")
+        rows = one_of(Z, 0)
         loadings, mean, _ = self.projection()
         offset, (back, shift) = self.mean_ @ loadings if mean is None else 0, self.rebuilding()
         with asked_by(self):
@@ -98,7 +111,7 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                     f"Z has shape {Z.shape} and type {Z.dtype}; it must hold numbers of shape (n_samples, "
                     f"{len(back)}), as transform returns them."
                 )
-        return (Z - offset) @ back + shift
+        return labelled_like((Z - offset) @ back + shift, rows, self._columns_like, "feature")
 
     def rebuilding(self) -> tuple[NDArray, NDArray]:
         """Return B, shape (K, n_features), and b, by which coordinates z about the mean become rows z B + b."""
@@ -138,7 +151,7 @@ class LazyTransform:
         array of shape (n_samples, n_components)
             float32 for float32 rows, else float64. Lazy for Dask input and for a ``Dataset``: a Dask array, or, with
             ``set_output(transform="pandas")``, a Dask data frame, with the index of the one it was made from. Lazy
-            rows are not checked: NaN in them is NaN in the result.
+            rows are not checked: NaN in them is NaN in the result. Of an xarray DataArray one, with its rows' labels.
 
         Raises
         ------
@@ -146,6 +159,9 @@ class LazyTransform:
             (a ValueError) For other columns than those of ``fit``, covariates that are not there, and with
             ``set_output(transform="polars")``, which has no lazy form here.
         """
+        return labelled_like(self._transformed(X, covariates), one_of(X, 0), None, "component")
+
+    def _transformed(self, X: Any, covariates: Any) -> Any:
         X, covariates = self._apart(X, covariates)
         if covariates is not None and not getattr(self, "covariates_", ()):
             raise InputError(f"{type(self).__name__} was fitted without covariates: transform rows without them.")
@@ -176,6 +192,7 @@ class LazyTransform:
         X = plain(X, "X")
         columns, levels = (None, None) if reset else self.encoding_
         if reset:
+            self._columns_like = one_of(X, 1)
             self.__dict__.pop("encoding_", None)  # that of an earlier fit
         with naming(self, X):
             fitted = list(getattr(self, "feature_names_in_", ()))
