@@ -211,7 +211,8 @@ def moments_by_fold(
         sets = np.concatenate([np.kron(train[None], medians_of) for train in trains]).astype(bool)
     if pooled:
         weights = fold_moments.weights_of_parts(trains, splits.totals[0], by_counts=ClassWeighting.OTHERS in weightings)
-    cells = Census(np.arange(n_classes * n_parts), counts.T.ravel(), units)
+    totals = None if rows.census.totals is None else splits.totals[0].T.ravel()
+    cells = Census(np.arange(n_classes * n_parts), counts.T.ravel(), units, totals)
     merged, medians = take_moments(
         replace(rows, dataset=view, census=cells), precision=precision, weights=weights, medians_of=sets
     )

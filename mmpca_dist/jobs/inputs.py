@@ -327,7 +327,7 @@ def _opened(config: RunConfig, purpose: Purpose, callback: Callback) -> Dataset:
         for name in config.report.columns if isinstance(config.report.columns, list) else []:
             column_of(source, name, Setting("columns", section="report"))
         for method in config.methods if section.weighted or config.class_weight is not None else []:
-            refuse_weights(method.needs, f"{method.label}: ")
+            refuse_weights(method.needs, f"{method.label}: ", config.class_weight)
         factors = config.class_weight if isinstance(config.class_weight, Mapping) else {}
         if purpose == "evaluation":  # which asks no further questions
             plays = [play for play in plays if play.role is not AXIS]

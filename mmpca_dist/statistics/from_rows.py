@@ -66,7 +66,7 @@ def read_moments(
             own = codes[block.start - batch.start :][: len(block)]
             adder.add(replace(block, table=dataset), own)
             if counter is not None:
-                counter.add(block.X, own)
+                counter.add(block.X, own, block.weight)
     moments = adder.moments()
     del adder
     return moments, None if counter is None else counter.result()

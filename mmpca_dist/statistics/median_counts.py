@@ -32,19 +32,29 @@ class Brackets:
     """Where the medians of T sets of classes lie, column by column."""
 
     members: NDArray[np.bool_]  # (T, C): the classes of each set
-    sizes: NDArray[np.int64]  # (C,): the rows of each class
+    sizes: NDArray[np.int64]  # (C,): the rows of each class, or how often they count in all
     low: NDArray  # (T, d), of the type of the rows: the end of the bracket, which belongs to it
     high: NDArray  # (T, d): the other end
     step: int = 1  # beyond 1 values are kept of every so many rows, and those at the ends count as inside
+    known: tuple[NDArray, NDArray] | None = None  # (T, d) each: medians lie between these; None: anywhere
+    unit: float | None = None  # weights are whole numbers of it; None: every row counts once
+    rows: int = 0  # of all classes, where these have weights
 
     @property
     def totals(self) -> NDArray[np.int64]:
-        """The rows of each set, (T,); a product would first make the sets eight times as large."""
+        """How often rows of each set count in all, (T,); a product would first make the sets eight times as large."""
         return np.asarray([self.sizes[member].sum() for member in self.members])
 
     def counter(self, span: Span) -> MedianCounter:
         """Return the counter of a span, whose budget is its share of all rows."""
-        return MedianCounter(self, int(LIMITS.kept_bytes * (span.stop - span.start) / int(self.sizes.sum())))
+        return MedianCounter(
+            self, int(LIMITS.kept_bytes * (span.stop - span.start) / (self.rows or int(self.sizes.sum())))
+        )
+
+    @property
+    def kept_type(self) -> np.dtype:
+        """The type of what is kept of the inside: values, and how often each counts where rows have weights."""
+        return self.low.dtype if self.unit is None else np.dtype([("value", self.low.dtype), ("times", np.int64)])
 
 
 @storable
@@ -52,7 +62,7 @@ class Brackets:
 class MedianCounts:
     """Counts of one pass for every bracket."""
 
-    counts: NDArray[np.int64]  # (4, T, d): below the bracket, at its low end, inside, and at its high end
+    counts: NDArray[np.int64]  # (4, T, d): below the bracket, at its low end, inside, and at its high end, by weight
     keys: NDArray[np.unsignedinteger]  # of the values inside: set times d plus column
     values: NDArray  # all of them, or every 2^thinned-th
     thinned: int = 0
@@ -110,8 +120,10 @@ class MedianCounter:
         self._thinned = self._kept(0, self.budget)
         self._pending = 0
 
-    def add(self, X: NDArray, codes: NDArray) -> None:
-        """Count a block of rows (n, d), given the position of each one's class."""
+    def add(self, X: NDArray, codes: NDArray, weights: NDArray | None = None) -> None:
+        """Count a block of rows (n, d), given the position of each one's class, and its weight."""
+        unit = self.brackets.unit
+        times = None if unit is None or weights is None else np.rint(weights / unit)
         X = X.view(np.uint8) if X.dtype == bool else X
         order, _ = rows_by_class(codes)  # rows of a piece are then in the same sets, or nearly
         for some in blocks(len(X), len(self._rows)):
@@ -121,55 +133,62 @@ class MedianCounter:
             held[:, 1:-1] = self.brackets.members[:, codes[which]]
             numbers, ends = np.nonzero(held[:, 1:] != held[:, :-1])
             for number, start, stop in zip(numbers[::2].tolist(), ends[::2].tolist(), ends[1::2].tolist(), strict=True):
-                self._count(piece[start:stop], number)
+                self._count(piece[start:stop], number, None if times is None else times[which[start:stop]])
             if self._pending > max(self.budget, LIMITS.kept_floor):
                 self._collect()
 
-    def _count(self, rows: NDArray, number: int) -> None:
-        """Count rows (m, d) of a set against its bracket."""
+    def _count(self, rows: NDArray, number: int, times: NDArray[np.float64] | None) -> None:
+        """Count rows (m, d) of a set, each so many times, against its bracket."""
         low, high, d = self.brackets.low[number], self.brackets.high[number], rows.shape[1]
         step, (from_low, held) = self.brackets.step, self._marks[:, : len(rows)]
         np.greater_equal(rows, low, out=from_low)
         np.less_equal(rows, high, out=held)
-        self._counts[0, number] += len(rows) - count_rows(from_low)
+        self._counts[0, number] += (len(rows) if times is None else int(times.sum())) - count_rows(from_low, times)
         held &= from_low
         if step > 1:
-            self._counts[2, number] += count_rows(held)
-            columns = (inside := np.flatnonzero(held[::step])) % d
-            values = rows[inside // d * step, columns]
+            self._counts[2, number] += count_rows(held, times)
+            at, columns = np.divmod(np.flatnonzero(held[::step]), d)
+            at *= step
         else:
-            columns, values = self._between(rows, held, number)
-        if len(values):
+            at, columns = self._between(rows, held, number, times)
+        if len(at):
+            kept = np.empty(len(at), self.brackets.kept_type)
+            (kept if times is None else kept["value"])[:] = rows[at, columns]
+            if times is not None:
+                kept["times"] = times[at]
             self._kept_keys.append((columns + number * d).astype(self._key_type))
-            self._kept_values.append(values)
-            self._pending += len(values) * (self._key_type.itemsize + rows.itemsize) + 2 * ARRAY_BYTES
+            self._kept_values.append(kept)
+            self._pending += len(at) * self._key_type.itemsize + kept.nbytes + 2 * ARRAY_BYTES
 
-    def _between(self, rows: NDArray, held: NDArray[np.bool_], number: int) -> tuple[NDArray[np.intp], NDArray]:
-        """Count rows on the ends of a bracket and strictly inside; return the columns and values of the latter."""
+    def _between(
+        self, rows: NDArray, held: NDArray[np.bool_], number: int, times: NDArray[np.float64] | None
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Count rows on the ends of a bracket and strictly inside; return the rows and columns of the latter."""
         low, high, d = self.brackets.low[number], self.brackets.high[number], rows.shape[1]
         if FEW * np.count_nonzero(held) > held.size:  # as whole numbers are, many lie on the ends
             at_low = rows == low
             at_high = (rows == high) & ~at_low
-            self._counts[1, number] += count_rows(at_low)
-            self._counts[3, number] += count_rows(at_high)
+            self._counts[1, number] += count_rows(at_low, times)
+            self._counts[3, number] += count_rows(at_high, times)
             held &= ~(at_low | at_high)
         inside = np.flatnonzero(held)
-        columns, values = inside % d, rows.reshape(-1)[inside]
+        at, columns = np.divmod(inside, d)
+        values, often = rows.reshape(-1)[inside], None if times is None else times[at]
         at_low, at_high = values == low[columns], values == high[columns]
         at_high &= ~at_low  # where both ends are one value, everything at it counts as the low end
         for counts, some in ((self._counts[1], at_low), (self._counts[3], at_high)):
             if some.any():
-                counts[number] += np.bincount(columns[some], minlength=d)
+                counts[number] += np.bincount(columns[some], None if often is None else often[some], d).astype(np.int64)
         between = ~(at_low | at_high)
-        columns, values = columns[between], values[between]
-        self._counts[2, number] += np.bincount(columns, minlength=d)
-        return columns, values
+        at, columns = at[between], columns[between]
+        self._counts[2, number] += np.bincount(columns, None if often is None else often[between], d).astype(np.int64)
+        return at, columns
 
     def _kept(self, *thinning: int) -> MedianCounts:
         """Return counts of nothing, with what was kept since the last time."""
         zeros = np.zeros_like(self._counts)
         keys = np.concatenate([np.empty(0, self._key_type), *self._kept_keys])
-        values = np.concatenate([np.empty(0, self.brackets.low.dtype), *self._kept_values])
+        values = np.concatenate([np.empty(0, self.brackets.kept_type), *self._kept_values])
         return MedianCounts(zeros, keys, values, *thinning)
 
     def _collect(self) -> None:
@@ -210,8 +229,10 @@ def key_type(n_sets: int, n_features: int) -> np.dtype:
     return np.dtype(np.uint16 if n_sets * n_features <= 1 << 16 else np.uint32)
 
 
-def count_rows(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return how many rows (m, d) are true, by column."""
+def count_rows(mask: NDArray[np.bool_], times: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
+    """Return how many rows (m, d) are true, by column, each so many ``times``."""
+    if times is not None:  # whole numbers, whose sums a double holds
+        return (times @ mask).astype(np.int64)
     ones, whole = mask.view(np.uint8), len(mask) // COUNT_ROWS
     some = ones[: whole * COUNT_ROWS].reshape(whole, COUNT_ROWS, mask.shape[1])
     counts = np.add.reduce(some, axis=1, dtype=np.uint8).sum(axis=0, dtype=np.int64)

@@ -35,6 +35,8 @@ PAIRINGS = ("one-vs-rest", "one-vs-one")
 SAMPLE_COLUMNS = 32
 """Columns of the sample that are partitioned at a time, from a copy in which the values of each are side by side."""
 
+EXACT_BITS = 52
+"""Weights are rounded to the sum of all, divided by 2 to this power."""
 MARGIN = 5.0
 """Half-width of a bracket in standard deviations of the sample's median rank: one in two million misses."""
 
@@ -71,27 +73,37 @@ def settle(brackets: Brackets, counts: MedianCounts) -> tuple[NDArray[np.float64
     (n_sets, d), totals = brackets.low.shape, brackets.totals
     medians = np.full((n_sets, d), np.nan)
     low, high = brackets.low.copy(), brackets.high.copy()
+    known = brackets.known or tuple(np.full(low.shape, end) for end in _extremes(low.dtype))
+    least, greatest = (ends.copy() for ends in known)
     values, edges = counts.in_order(n_sets * d)
     for number in range(n_sets):
         ranks = np.asarray([totals[number] - 1, totals[number]]) // 2
         for column in range(d):
             at = number * d + column
-            kept = values[edges[at] : edges[at + 1]]
+            kept, upto = values[edges[at] : edges[at + 1]], None
             ends = low[number, column], high[number, column]
             below, at_low, inside, at_high = counts.counts[:, number, column].tolist()
             within = [rank for rank in (ranks - below - at_low).tolist() if 0 <= rank < inside]
-            if len(kept) == inside and within:
+            if brackets.unit is not None:
+                kept = np.sort(kept, order="value")
+                kept, upto = kept["value"], np.cumsum(kept["times"])
+            elif len(kept) == inside and within:
                 kept.partition(within)
-            cell = _Cell(below, at_low, inside, at_high, *ends, kept)
+            cell = _Cell(below, at_low, inside, at_high, *ends, kept, upto)
+            least[number, column], greatest[number, column] = cell.known(
+                ranks.tolist(), least[number, column], greatest[number, column]
+            )
             middle = [cell.value_at(rank) for rank in ranks.tolist()]
             if None not in middle:
                 medians[number, column] = (float(middle[0]) + float(middle[1])) / 2  # type: ignore[arg-type]
                 # Nothing lies between the two: another pass keeps nothing and settles them again.
                 low[number, column], high[number, column] = middle
             else:
-                low[number, column], high[number, column] = cell.narrowed(ranks.tolist())
+                low[number, column], high[number, column] = cell.narrowed(
+                    ranks.tolist(), least[number, column], greatest[number, column]
+                )
     done = not np.isnan(medians).any()
-    return medians, None if done else replace(brackets, low=low, high=high, step=1)
+    return medians, None if done else replace(brackets, low=low, high=high, known=(least, greatest), step=1)
 
 
 @dataclass(frozen=True)
@@ -105,6 +117,7 @@ class _Cell:
     low: np.generic
     high: np.generic
     kept: NDArray  # if it is all of the inside, each rank that is asked for is in its place
+    upto: NDArray[np.int64] | None = None  # how often these, in order, and those before count; None: once each
 
     def value_at(self, rank: int) -> np.generic | None:
         """Return the value of this rank (from 0) in the set, or None if the pass does not determine it."""
@@ -114,24 +127,40 @@ class _Cell:
         if inner < 0:
             return self.low
         if inner < self.inside:
-            return self.kept[inner] if len(self.kept) == self.inside else None
+            if self.upto is None:
+                return self.kept[inner] if len(self.kept) == self.inside else None
+            whole = len(self.upto) and self.upto[-1] == self.inside
+            return self.kept[np.searchsorted(self.upto, inner, side="right")] if whole else None
         return self.high if inner < self.inside + self.at_high else None
 
-    def narrowed(self, ranks: Sequence[int]) -> tuple[np.generic, np.generic]:
-        """Return a bracket for the next pass: the side on which it missed, or one around the ranks in the sample."""
+    def known(self, ranks: Sequence[int], least: np.generic, greatest: np.generic) -> tuple[np.generic, np.generic]:
+        """Return what bounds these ranks, given what did before the pass."""
         under_high = self.below + self.at_low + self.inside
-        beyond = under_high + self.at_high
+        least = self.high if ranks[0] >= under_high else self.low if ranks[0] >= self.below else least
+        is_low = ranks[1] < self.below + self.at_low
+        greatest = self.low if is_low else self.high if ranks[1] < under_high + self.at_high else greatest
+        return least, greatest
+
+    def narrowed(self, ranks: Sequence[int], least: np.generic, greatest: np.generic) -> tuple[np.generic, np.generic]:
+        """Return a bracket for the next pass: the side on which it missed, or one around the ranks in the sample."""
+        beyond = self.below + self.at_low + self.inside + self.at_high
         if ranks[0] < self.below or ranks[1] >= beyond:
-            least, greatest = _extremes(self.low.dtype)
-            low = self.high if ranks[0] >= under_high else self.low
-            high = self.low if ranks[1] < self.below + self.at_low else self.high
-            return least if ranks[0] < self.below else low, greatest if ranks[1] >= beyond else high
+            return least, greatest
         sample, size = np.sort(self.kept), len(self.kept)
         if not size:  # of the rows whose values are kept
             return self.low, self.high
-        first, last = ((rank - self.below - self.at_low) / self.inside * size for rank in ranks)
-        reach = min(MARGIN * np.sqrt(size) / 2 + 1, size / 4)
-        start, stop = int(np.floor(first - reach)), int(np.ceil(last + reach))
+        shares = np.asarray([(rank - self.below - self.at_low) / self.inside for rank in ranks])
+        if self.upto is None:
+            first, last = shares * size
+            reach = min(MARGIN * np.sqrt(size) / 2 + 1, size / 4)
+            start, stop = int(np.floor(first - reach)), int(np.ceil(last + reach))
+        else:  # the more weights differ, the fewer rows of equal weight tell as much
+            times = np.diff(self.upto, prepend=0).astype(np.float64)
+            alike = times.sum() ** 2 / float(times @ times)
+            reach = min(MARGIN / np.sqrt(alike) / 2 + 1 / alike, 1 / 4)
+            around = np.asarray([shares[0] - reach, shares[0], shares[1] + reach])
+            before, first, after = np.searchsorted(self.upto, around * times.sum())
+            start, stop = before - 1, after + 1
         low = sample[start] if start >= 0 else self.low
         high = sample[stop] if stop < size else self.high
         if (low, high) == (self.low, self.high):
@@ -150,9 +179,10 @@ def first_brackets(rows: Rows, members: NDArray[np.bool_]) -> Brackets:
     dataset, census, shape = rows.dataset, rows.census, (len(members), rows.dataset.n_features)
     low, high = (np.full(shape, end) for end in _extremes(dataset.dtype))
     brackets = Brackets(members, census.sizes, low, high)
-    most = LIMITS.kept_bytes / (key_type(*shape).itemsize + dataset.dtype.itemsize)
+    weighted = brackets if census.totals is None else _weighted(rows, brackets)
+    most = LIMITS.kept_bytes / (key_type(*shape).itemsize + weighted.kept_type.itemsize)
     if int(brackets.totals.sum()) * dataset.n_features <= most:
-        return brackets
+        return weighted
     sample, codes = draw_sample(rows, sample_rows(dataset.row_bytes))
     inside = narrow_by_sample(brackets, sample, codes)
     # Brackets narrow by the square root of the rows; a quarter more is for shares of classes that differ.
@@ -163,7 +193,22 @@ def first_brackets(rows: Rows, members: NDArray[np.bool_]) -> Brackets:
         task = partial(_count_span, classes=census.classes, brackets=sampled)
         counts = pass_over_sample(rows, spans, task, MedianCounts.merge)
         inside = narrow_by_counts(brackets, counts, sampled.sizes)
-    return replace(brackets, step=max(math.ceil(inside / most), 1))
+    return replace(weighted, step=max(math.ceil(inside / most), 1))
+
+
+def _weighted(rows: Rows, brackets: Brackets) -> Brackets:
+    """Return the same brackets for rows with weights, rounded so that a double holds their sum in whole numbers."""
+    assert rows.census.totals is not None  # noqa: S101
+    unit = 2.0 ** (math.ceil(math.log2(float(rows.census.totals.sum()))) - EXACT_BITS)
+    task = partial(_count_weights, classes=rows.census.classes, unit=unit)
+    sizes = rows.pass_over_columns(task, np.add, "weights")
+    return replace(brackets, sizes=sizes, unit=unit, rows=rows.census.n_rows)
+
+
+def _count_weights(dataset: Dataset, span: Span, *, classes: NDArray, unit: float) -> NDArray[np.int64]:
+    batch = dataset.batch(span.start, span.stop, X=False)
+    assert batch.weight is not None  # noqa: S101
+    return np.bincount(batch.codes(classes), np.rint(batch.weight / unit), len(classes)).astype(np.int64)
 
 
 def narrow_by_sample(brackets: Brackets, sample: NDArray, codes: NDArray[np.intp]) -> float:
@@ -231,6 +276,16 @@ def _sample_ranks(sampled: NDArray[np.int64], counts: NDArray[np.int64]) -> tupl
     return max(first, -1), last if last < size else -1
 
 
+def weighted_median(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return where cumulative weights pass half of their sum, by column of (n, d); the mean of two that meet it."""
+    order = np.argsort(values, axis=0, kind="stable")
+    upto = np.cumsum(weights[order], axis=0)
+    half, ordered = upto[-1] / 2, np.take_along_axis(values, order, axis=0)
+    first, last = (np.argmax(reached, axis=0) for reached in (upto >= half, upto > half))
+    columns = np.arange(values.shape[1])
+    return (ordered[first, columns] + ordered[last, columns]) / 2
+
+
 def all_medians(rows: Rows, brackets: Brackets, counts: MedianCounts | None = None) -> NDArray[np.float64]:
     """Return all medians (T, d), from ``counts`` of a first pass where there are any, and as many more as it takes."""
     medians, left = np.full(brackets.low.shape, np.nan), brackets
@@ -253,7 +308,7 @@ def _count_span(dataset: Dataset, span: Span, *, classes: NDArray, brackets: Bra
     counter = brackets.counter(span)
     for batch in read_batches(dataset, span, by_blocks=True):
         for block in batch.blocks(rows_of_classes(len(classes), dataset.n_features)):
-            counter.add(block.X, block.codes(classes))
+            counter.add(block.X, block.codes(classes), block.weight)
     return counter.result()
 
 

@@ -19,7 +19,7 @@ from mmpca_dist.statistics.adjustment import Adjustment, CrossSums
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.class_weights import weights_of
 from mmpca_dist.statistics.column_units import EPS, standard_deviations
-from mmpca_dist.statistics.medians import by_pairing, median_sets
+from mmpca_dist.statistics.medians import by_pairing, median_sets, weighted_median
 from mmpca_dist.statistics.precision import provisional_centre, refuse_vanished
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.target_sums import TargetSums
@@ -88,7 +88,8 @@ def wide_statistics(
         rows /= scale
     sets, extra = median_sets(len(classes), *pairings), np.empty((0, X.shape[1]))
     if sets is not None:
-        extra = np.stack([np.median(rows[member[codes]], axis=0) for member in sets])
+        own = np.ones(len(X)) if batch.weight is None else batch.weight
+        extra = np.stack([weighted_median(rows[each], own[each]) for each in (member[codes] for member in sets)])
     with single_blas_thread():
         basis, triangle = scipy.linalg.qr(np.concatenate([rows, extra]).T, mode="economic", check_finite=False)
         basis[~(rows.any(axis=0) | extra.any(axis=0))] = 0  # of constant columns it has rounding errors

@@ -20,7 +20,7 @@ from mmpca_dist.statistics import widened_rows
 from mmpca_dist.statistics.from_rows import take_moments
 from mmpca_dist.tables import dataset as dataset_module
 from mmpca_dist.tables.batch import Batch, dense
-from mmpca_dist.tables.readers.memory import rows_in_memory
+from mmpca_dist.tables.readers.memory import rows_in_memory, weighted
 from mmpca_dist.tables.source import Source
 from mmpca_dist.tables.spans import spans_of
 
@@ -28,9 +28,10 @@ SCATTERS = ("pca", "m-pca0", "m-pca1a", "m-pca1b")
 """Variants of margin PCA that follow from class moments, and medians."""
 
 
-def take(X, y, *, edges=None, classes=None, precision="double", threads=1, on_pass=None, **options):
+def take(X, y, *, edges=None, classes=None, precision="double", threads=1, on_pass=None, row_weights=None, **options):
     """Return (moments, medians) of one pass whose reading units begin at ``edges``."""
     dataset = rows_in_memory(X if scipy.sparse.issparse(X) else np.asarray(X), np.asarray(y))
+    dataset = dataset if row_weights is None else weighted(dataset, row_weights)
     spans = spans_of(np.asarray([0, dataset.n_rows] if edges is None else edges))
     census = count_labels(dataset, spans, Tasks(scheduler=Threads(threads)))
     if classes is not None:

@@ -61,7 +61,6 @@ BEYOND = ("hinge", "exact kernel")
 
 
 WITHOUT_WEIGHTS = {
-    "medians": "medians take no weights",
     "AllColumns": "fewer rows than columns are given in a basis of their span, which is that of no more rows",
 }
 """The estimators that fail checks of ``sample_weight``, with the reasons."""

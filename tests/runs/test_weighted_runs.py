@@ -147,7 +147,7 @@ def test_other_weights_are_another_run(tmp_path):
 @pytest.mark.parametrize(("bad", "changes", "message"), [
     ({3: -1.0}, {}, "Row 3 has the weight -1.0 in column 'n' of "),
     ({70: np.inf}, {}, "Row 70 has the weight inf in column 'n' of "),
-    ({}, {"methods": ["m-pca1b", "pca"]}, "m-pca1b: Medians take no weights of rows"),
+    ({}, {"methods": ["m-pca1b", "pca"], "class_weight": "balanced"}, "m-pca1b: Medians take no class_weight"),
     ({}, {"methods": ["bm2pca"]}, "bm2pca: Methods that pass over their rows until they converge take no weights"),
     ({}, {"dataset": {"weight": "m"}}, r"has no column 'm' \(dataset.weight\)"),
     ({}, {"dataset": {"weight": "nowhere.npy"}}, "nowhere.npy"),

@@ -1,5 +1,6 @@
 """Medians out of core are those of numpy to the last bit, in however many passes."""
 
+import naive
 import numpy as np
 import pytest
 from helpers.samples import even_edges, take
@@ -8,14 +9,14 @@ from hypothesis import strategies as st
 
 from mmpca_dist.statistics import median_counts, medians
 from mmpca_dist.statistics.median_counts import Brackets, MedianCounter, MedianCounts
-from mmpca_dist.statistics.medians import median_sets, narrow_by_sample, settle
+from mmpca_dist.statistics.medians import median_sets, narrow_by_sample, settle, weighted_median
 
 
 class TooManyPassesError(Exception):
     """The medians do not settle."""
 
 
-def passes_and_medians(X, y, *, size, pairing="one-vs-rest", limit=60, samples=None):
+def passes_and_medians(X, y, *, size, pairing="one-vs-rest", limit=60, samples=None, weights=None):
     """Return the names of the passes over all rows and the medians, shape (C, d); ``samples`` gets their bytes."""
     passes = []
 
@@ -30,7 +31,7 @@ def passes_and_medians(X, y, *, size, pairing="one-vs-rest", limit=60, samples=N
             raise TooManyPassesError
 
     sets = median_sets(len(np.unique(y)), pairing)
-    _, found = take(X, y, edges=even_edges(len(X), size), medians_of=sets, on_pass=on_pass)
+    _, found = take(X, y, edges=even_edges(len(X), size), medians_of=sets, on_pass=on_pass, row_weights=weights)
     return passes, found
 
 
@@ -123,6 +124,29 @@ def test_a_small_budget_costs_passes_but_no_bits(kind, pairing, small_budget):
     assert set(passes[1:]) <= {"medians"}
     if kind not in ("ties", "binary", "constant"):  # brackets overflow, or miss
         assert passes.count("medians") >= 2
+
+
+WEIGHTS = {
+    "whole": lambda rng, X: rng.integers(1, 5, len(X)), "quarters": lambda rng, X: rng.integers(1, 9, len(X)) / 4,
+    "any": lambda rng, X: rng.exponential(size=len(X)), "huge": lambda rng, X: 10.0 ** rng.integers(-6, 9, len(X)),
+    "by value": lambda rng, X: np.exp2(np.clip(np.round(X[:, 0]), -9, 9)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kept", [64, 60_000, 1 << 30])
+@pytest.mark.parametrize("kind", ["normal", "ties", "binary", "sorted by value, classes far apart"])
+@pytest.mark.parametrize("weighting", WEIGHTS)
+def test_weights_are_how_often_a_value_counts(weighting, kind, kept, small_budget):
+    """In one pass or many, to the last bit; the twin adds fractions."""
+    small_budget(kept=kept, floor=2000, sample=200)
+    X, y = adversarial(kind, 700, seed=4)
+    weights = WEIGHTS[weighting](np.random.default_rng(5), X)
+    passes, found = passes_and_medians(X, y, size=97, weights=weights)
+    expected = [naive.weighted_median(X[y != label], weights[y != label]) for label in range(3)]
+    np.testing.assert_array_equal(found, expected)
+    assert passes[0] == "moments" and len(passes) < 40
+    direct = [weighted_median(X[y != label].astype(float), weights[y != label].astype(float)) for label in range(3)]
+    np.testing.assert_array_equal(direct, expected)
 
 
 @pytest.mark.parametrize("pairing", ["one-vs-rest", "one-vs-one"])

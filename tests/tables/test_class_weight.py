@@ -161,7 +161,7 @@ def test_refused(class_weight, message):
     X, y = rows(88, 5)
     with pytest.raises(InputError, match=message):
         MarginPCA(2, class_weight=class_weight).fit(X, y)
-    with pytest.raises(InputError, match="Medians take no weights of rows"):
+    with pytest.raises(InputError, match="Medians take no class_weight"):
         MarginPCA(2, variant="m-pca1b", class_weight="balanced").fit(X, y)
 
 

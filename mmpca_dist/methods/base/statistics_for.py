@@ -50,7 +50,7 @@ def statistics_for(
     search and for each need of sweeps.
     """
     if rows.census.totals is not None or class_weight is not None:
-        refuse_weights(needs)
+        refuse_weights(needs, class_weight=class_weight)
     statistics = class_statistics(
         rows, needs, solver, precision=precision, standardize=standardize, class_weight=class_weight
     )
@@ -74,10 +74,10 @@ def no_scatter(dataset: Dataset) -> InputError:
     )
 
 
-def refuse_weights(needs: Needs, who: str = "") -> None:
+def refuse_weights(needs: Needs, who: str = "", class_weight: ClassWeight = None) -> None:
     """Raise InputError for needs that rows with weights do not meet; the message begins with ``who`` has them."""
-    if needs.medians:
-        raise InputError(f"{who}Medians take no weights of rows: choose m-pca1a, or repeat the rows.")
+    if needs.medians and class_weight is not None:
+        raise InputError(f"{who}Medians take no class_weight: choose m-pca1a, or give the rows weights.")
     if needs.swept:
         raise InputError(
             f"{who}Methods that pass over their rows until they converge take no weights: repeat the rows."
