@@ -14,7 +14,7 @@ from mmpca_dist.jobs.finished_runs import finished, open_run
 from mmpca_dist.jobs.records import COUNT
 
 pytestmark = pytest.mark.usefixtures("no_report")
-METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca2", "fisher", "pls"]
+METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2", "fisher", "pls"]
 
 
 def table(n, d, seed=1):
