@@ -234,6 +234,8 @@ class DatasetConfig(Section):
             raise ValueError("unlabelled_value is for labels; a number that is not known is NaN, or missing")
         if self.classless and (self.unlabelled_value is not None or self.unlabelled == "skip"):
             raise ValueError("label: none takes all rows: leave out unlabelled and unlabelled_value")
+        if "label" in self.groups or len(set(self.groups)) < len(self.groups):
+            raise ValueError("groups need names of their own, other than label, which is the axis of the classes")
         return self
 
     @property

@@ -215,6 +215,8 @@ class Inputs:
         base = table.base.dataset.model_copy(
             update={"uri": config.dataset.uri, "data_dir": None, "moments": table.question, "groups": []}
         )
+        if table.question.drop:
+            base = base.model_copy(update={"image_shape": None})
         project = config.project.model_copy(update={"methods": []})
         asked = config.model_copy(update={"dataset": base, "precision": table.base.precision, "project": project})
         resolved = asked.resolved(table.n_rows, table.n_features, purpose, table.count.record["standardize"])

@@ -30,9 +30,15 @@ class StoredMoments(Table):
         if question.balance is not None:
             cells = cells.balance(question.balance)
         dropped = {_position(name, names) for name in question.drop}
-        if dropped and (self.count.of_text["n_features"] != cells.cells.n_features or self.count.levels):
+        made = self.count.of_text["n_features"] != self.count.record["n_features"] or self.count.levels
+        if dropped and made:
             raise InputError("Features that are made of others cannot be dropped: leave out drop.")
-        self.moments: ClassMoments = cells.remove(*question.remove).drop(sorted(dropped)).by_class()
+        if dropped and not all(one.by_value for one in self.base.dataset.maps):
+            raise InputError("dataset.maps of the run change rows by all of their features: none can be dropped.")
+        cells = cells.drop(sorted(dropped)) if dropped else cells
+        self.moments: ClassMoments = cells.remove(*question.remove).by_class()
+        if self.moments.sizes.sum() < 2:
+            raise InputError("The question leaves a single row; there must be at least two.")
         kept = [name for place, name in enumerate(names) if place not in dropped]
         self.facts = Facts(
             config.dataset.uri, int(self.moments.sizes.sum()), len(kept), np.dtype(self.count.record["dtype"]), kept
@@ -68,8 +74,10 @@ class StoredMoments(Table):
             found.pop(name, None)  # type: ignore[misc]
         if not np.array_equal(moments.counts, moments.sizes):
             found["weights"] = moments.counts.tolist()
-        if self.question.drop and record["feature_names"] is not None:
-            found["feature_names"] = self.feature_names
+        if self.question.drop:  # of images, single pixels are left
+            found["image_shape"] = None
+            if record["feature_names"] is not None:
+                found["feature_names"] = self.feature_names
         return found
 
 

@@ -266,7 +266,7 @@ REPORT = Stage(records.REPORT, "Write the report", _report)
 def stages_of(config: RunConfig) -> list[Stage]:
     """Return the stages of a run, in order."""
     if config.dataset.moments is not None:
-        return [ask.COUNT, *([ask.MAPS] if config.dataset.maps else []), ask.REDUCE, SOLVE, REPORT]
+        return [ask.COUNT, *([ask.MAPS] if map_stages(config) else []), ask.REDUCE, SOLVE, REPORT]
     choose = [CHOOSE] if config.chooses else []
     found = "Find nearest rows of other classes"
     needs = [

@@ -215,6 +215,11 @@ def _arrays_of(run: RunDirectory) -> Collection[str]:
 def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[str, str]]:
     """Return the configuration of a refreshed run, and the reasons of methods that it leaves out, by label."""
     config = run.config
+    if config.dataset.moments is not None:
+        raise InputError(
+            f"The run in {run.uri} asks the moments of the run in {config.dataset.uri}, and has no rows of its own to "
+            "extend: refresh that one, and ask it again."
+        )
     if config.dataset.balance is not None:
         raise InputError(
             f"The run in {run.uri} lets the names in {config.dataset.balance!r} count alike, and new rows would change "

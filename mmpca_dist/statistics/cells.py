@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -144,8 +145,16 @@ class CellMoments:
         return replace(self, removed=tuple(dict.fromkeys([*self.removed, *names])))
 
     def drop(self, columns: Iterable[int]) -> Self:
-        """Return the same rows without the columns at these positions."""
-        kept = np.setdiff1d(np.arange(self.cells.n_features), list(columns))
+        """Return the same rows without the columns at these positions.
+
+        Raises InputError for a column that is not there, and where gaps are filled, or there are covariates or targets.
+        """
+        if self.cells.widening is not None:
+            raise InputError("Columns cannot be dropped beside gaps that are filled, covariates or targets.")
+        dropped, d = list(columns), self.cells.n_features
+        if wrong := [str(column) for column in dropped if column not in range(d)]:
+            raise InputError(f"drop takes positions of columns, from 0 to {d - 1}, and found {some_names(wrong)}.")
+        kept = np.setdiff1d(np.arange(d), dropped)
         means, scatters = self.cells.means[:, kept], self.cells.scatters[:, kept[:, None], kept]
         return replace(self, cells=replace(self.cells, means=means, scatters=scatters))
 
@@ -283,6 +292,7 @@ def cell_moments(
         lengths = ", ".join(f"{name} {len(own):,}" for name, own in zip(axes, known, strict=True))
         raise InputError(f"There must be a level of each axis a row; they have: {lengths}.")
     levels, codes = zip(*(np.unique(own, return_inverse=True) for own in known), strict=True)
+    _refuse_many(axes, levels)
     keys = np.ravel_multi_index(codes, tuple(map(len, levels)))
     return _of_cells(_counted(*rows_and_scheduler(X, keys, sample_weight)), axes, levels, precision)
 
@@ -291,10 +301,19 @@ def cells_of(rows: Rows, *, precision: str) -> CellMoments:
     """Return the moments of every cell of classes and those groups that columns of the rows tell."""
     plays = rows.dataset.columns_into("axes")
     levels = (rows.census.classes, *(play.look for play in plays))
+    axes = [LABEL, *(play.name for play in plays)]
+    _refuse_many(axes, levels)
     view = rows.dataset.keyed(partial(_cell_of, levels=levels), CELL)
     census = count_labels(view, rows.spans, replace(rows, progress=None))
-    axes = [LABEL, *(play.name for play in plays)]
     return _of_cells(replace(rows, dataset=view, census=census), axes, levels, precision)
+
+
+def _refuse_many(axes: Sequence[str], levels: Sequence[NDArray]) -> None:
+    """Raise InputError where crossed levels are more than can be numbered."""
+    sizes = [len(own) for own in levels]
+    if math.prod(sizes) > np.iinfo(np.intp).max:
+        told = ", ".join(f"{size:,} of {name}" for size, name in zip(sizes, axes, strict=True))
+        raise InputError(f"There are too many crossed levels to number: {told}. Leave out some groups.")
 
 
 def _counted(dataset: Dataset, scheduler: Scheduler) -> Rows:

@@ -254,19 +254,24 @@ def one_of(X: Any, axis: int) -> Any:
     if not is_from(X, "xarray") or getattr(X, "ndim", 0) != 2:
         return None
     line = X.isel({X.dims[1 - axis]: 0}, drop=True)
+    if axis == 1:  # what is said of all values is that of the rows
+        line = line.drop_vars([name for name, coordinate in line.coords.items() if not coordinate.dims])
     return line.copy(data=np.zeros(line.shape))
 
 
 def labelled_like(values: Any, rows: Any, columns: Any, name: str) -> Any:
     """Return values of shape (n, k) with the labels of ``rows`` and ``columns``, as by `one_of`; as they are without.
 
-    Columns without labels are a dimension with this name.
+    Columns without labels, or with names that the rows have, are a dimension with this name, or a longer one.
     """
     if rows is None or not hasattr(values, "ndim") or hasattr(values, "columns"):
         return values
-    if columns is None:
+    taken = {*rows.dims, *rows.coords}
+    if columns is None or not taken.isdisjoint([*columns.dims, *columns.coords]):
+        while name in taken:
+            name += "_"
         return type(rows)(values, coords=rows.coords, dims=(*rows.dims, name))
-    both = rows.to_dataset(name="rows").merge(columns.to_dataset(name="columns"))
+    both = rows.coords.merge(columns.coords)
     return type(rows)(values, coords=both.coords, dims=(*rows.dims, *columns.dims))
 
 

@@ -182,3 +182,47 @@ def test_evaluations_and_refreshes_leave_groups_out(table, asked_run, tmp_path):
     pd.read_parquet(path).head(120).to_parquet(tmp_path / "new.parquet")
     refresh(asked_run, str(tmp_path / "new.parquet"), str(tmp_path / "live"))
     assert load_moments(str(tmp_path / "live")).sizes.sum() == 420
+
+
+def test_maps_of_single_rows(table, tmp_path):
+    """Maps that are not fitted come along; no feature can be dropped behind one that looks at all of them."""
+    path, X, y, groups = table
+    X = np.abs(X)
+    frame = pd.read_parquet(path)
+    frame.assign(**{f"f{j}": X[:, j] for j in range(5)}).to_parquet(tmp_path / "rows.parquet")
+    for maps in ("log1p", "unit-length"):
+        base = run(settings(str(tmp_path / "rows.parquet"), tmp_path / maps, ["pca"], maps=[maps])).folder
+        Z = np.log1p(X) if maps == "log1p" else X / np.linalg.norm(X, axis=1, keepdims=True)
+        chosen = groups["site"] == "a"
+        found = load_moments(ask(base, tmp_path / f"{maps}-a", ["pca"], where={"site": "a"}).folder)
+        np.testing.assert_allclose(found.means, class_moments(Z[chosen], y[chosen], precision="double").means)
+    assert load_moments(ask(str(tmp_path / "log1p"), tmp_path / "log1p-d", ["pca"], drop="f1").folder).n_features == 4
+    with pytest.raises(InputError, match="change rows by all of their features"):
+        ask(base, tmp_path / "dropped", ["pca"], drop="f1")
+
+
+def test_what_cannot_be_asked(table, asked_run, tmp_path):
+    path, _, _, _ = table
+    folder = ask(asked_run, tmp_path / "answer").folder
+    with pytest.raises(InputError, match=r"asks the moments of the run in .*base, and has no rows of its own"):
+        refresh(folder, path, str(tmp_path / "live"))
+    for names in (["label"], ["site", "site"]):
+        with pytest.raises(ConfigError, match="groups need names of their own, other than label"):
+            run(settings(path, tmp_path / "groups", groups=names))
+    widened = run(settings(path, tmp_path / "widened", ["pca"], covariates=["w"], drop=[])).folder
+    for drop in (lambda: load_moments(widened).drop([0]), lambda: ask(widened, tmp_path / "no", ["pca"], drop="f1")):
+        with pytest.raises(InputError, match="cannot be dropped beside"):
+            drop()
+
+
+def test_images_without_a_pixel_and_single_rows(table, tmp_path):
+    path, _, _, _ = table
+    base = run(settings(path, tmp_path / "base", ["pca"], image_shape=[1, 5], groups=["w"], drop=GROUPS)).folder
+    assert load_moments(ask(base, tmp_path / "dropped", ["pca"], drop="f1").folder).n_features == 4
+    frame = pd.read_parquet(path).assign(place=range(300))
+    frame.to_parquet(tmp_path / "rows.parquet")
+    single = run(
+        settings(str(tmp_path / "rows.parquet"), tmp_path / "single", ["pca"], groups=["place"], drop=["w", *GROUPS])
+    ).folder
+    with pytest.raises(InputError, match="leaves a single row"):
+        ask(single, tmp_path / "row", ["pca"], where={"place": 7})

@@ -157,3 +157,19 @@ def test_classes_are_merged_under_the_name_of_one_of_them():
 def test_rows_without_labels_or_groups_of_their_own_are_refused(y, groups):
     with pytest.raises(InputError, match="need y, and groups by name"):
         cell_moments(np.eye(6), y, groups)
+
+
+def test_columns_are_dropped_by_positions_that_are_there():
+    X, y = labelled(60, 4, 3, 0)
+    cells = cell_moments(X, y, {"site": np.arange(60) % 2})
+    assert cells.drop(np.asarray([0, 2])).by_class().n_features == 2
+    for columns in (["f1"], [4], [-1]):
+        with pytest.raises(InputError, match="drop takes positions of columns, from 0 to 3, and found"):
+            cells.drop(columns)
+
+
+def test_more_crossed_levels_than_there_are_numbers():
+    X, y = labelled(200, 2, 3, 0)
+    groups = {name: np.arange(200) for name in "abcdefghi"}
+    with pytest.raises(InputError, match="too many crossed levels to number: 3 of label, 200 of a"):
+        cell_moments(X, y, groups)

@@ -299,6 +299,23 @@ def test_xarray_keeps_the_labels_of_rows_and_columns(lazy):
     assert isinstance(plain.set_output(transform="pandas").transform(rows), pd.DataFrame) or lazy
 
 
+@pytest.mark.parametrize("dims", [("rows", "columns"), ("columns", "rows"), ("component", "feature")])
+@pytest.mark.parametrize("labelled", [True, False])
+def test_xarray_may_have_any_names(dims, labelled):
+    xr = pytest.importorskip("xarray", reason="its objects are taken only where it is installed")
+    X = np.random.default_rng(0).standard_normal((30, 4))
+    labels = {dims[0]: np.arange(30), dims[1]: list("abcd"), "run": 3} if labelled else {}
+    rows = xr.DataArray(X, dims=dims, coords=labels)
+    model = MarginPCA(2, "pca").fit(rows, np.arange(30) % 3)
+    later = rows.assign_coords(run=4)  # a label of all rows, which tells nothing of columns
+    Z = model.transform(later)
+    assert Z.dims[0] == dims[0] and len(set(Z.dims)) == 2
+    back = model.inverse_transform(Z)
+    assert back.dims == dims and back["run"] == 4 and set(back.coords) == {*labels, "run"}
+    swapped = model.inverse_transform(Z.rename({dims[0]: dims[1], Z.dims[1]: "score"}))
+    assert swapped.dims[0] == dims[1] and len(set(swapped.dims)) == 2
+
+
 @pytest.mark.parametrize("kind", ["dense", "csr", "csc", "dask", "dask-csr"])
 def test_anndata(kind):
     anndata = pytest.importorskip("anndata", reason="its objects are taken only where it is installed")

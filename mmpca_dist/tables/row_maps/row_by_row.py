@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
@@ -24,6 +24,8 @@ class UnitLength(RowMap):
 
 class Log1p(RowMap):
     """Takes log(1 + x) of every value x; zeros stay so."""
+
+    by_value: ClassVar[bool] = True
 
     def fitted(self, arrays: Arrays) -> Callable[[Any], Any]:
         return _log1p

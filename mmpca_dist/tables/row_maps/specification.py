@@ -25,6 +25,8 @@ class RowMap(Section, ABC):
 
     own_columns: ClassVar[bool] = False
     """Whether its columns are new ones, in dense rows; otherwise rows keep their columns, and sparse rows stay so."""
+    by_value: ClassVar[bool] = False
+    """Whether what it does to a value depends on no other value of the row."""
 
     @property
     def sample_seed(self) -> int:
