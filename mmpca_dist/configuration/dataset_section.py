@@ -96,8 +96,11 @@ class QuestionSection(Section):
     remove: ColumnNames = setting(
         [], values="names of axes", example=["batch"], description="Axes whose effects within classes are removed"
     )
-    drop: ColumnNames = setting(
-        [], values="names of columns", example=["f7"], description="Features to leave out, by name or number from 0"
+    drop: Annotated[list[str | Annotated[int, Field(ge=0, strict=True)]], BeforeValidator(as_list)] = setting(
+        [],
+        values="names or numbers of columns",
+        example=["f7"],
+        description="Features to leave out, by name or number from 0",
     )
 
 

@@ -212,6 +212,17 @@ class Inputs:
             raise InputError("dataset.moments has no rows to hold out: evaluate methods on the rows themselves.")
         table = StoredMoments(config)
         refuse_many(config, table)
+        of_question, own = {"uri", "moments", "data_dir"}, table.base.dataset.model_copy(update={"groups": []})
+        names = config.dataset.model_fields_set - of_question
+        idle = [f"dataset.{name}" for name in names if getattr(config.dataset, name) != getattr(own, name)]
+        idle += ["solver.kind"] * (config.solver.kind not in ("auto", "dense"))
+        if "precision" in config.model_fields_set and config.precision != table.base.precision:
+            idle.append("precision")
+        if idle:
+            raise InputError(
+                f"{', '.join(sorted(idle))}: leave it out, as moments are what the run in {table.run.uri} made of its "
+                "rows."
+            )
         base = table.base.dataset.model_copy(
             update={"uri": config.dataset.uri, "data_dir": None, "moments": table.question, "groups": []}
         )

@@ -25,7 +25,8 @@ class StoredMoments(Table):
         self.run = open_run(config.dataset.uri)
         self.base, self.count, self.question = self.run.config, counted(self.run), question
         cells = _as_cells(load_moments(self.run.uri))
-        names = self.count.record["feature_names"] or [str(number) for number in range(cells.cells.n_features)]
+        stored = self.count.record["feature_names"]
+        names = stored or [str(number) for number in range(cells.cells.n_features)]
         cells = cells.where(**question.where).merge(question.merge)
         if question.balance is not None:
             cells = cells.balance(question.balance)
@@ -33,6 +34,8 @@ class StoredMoments(Table):
         made = self.count.of_text["n_features"] != self.count.record["n_features"] or self.count.levels
         if dropped and made:
             raise InputError("Features that are made of others cannot be dropped: leave out drop.")
+        if dropped and stored is None:
+            raise InputError("The features of the run have no names, by which new rows could lack one: leave out drop.")
         if dropped and not all(one.by_value for one in self.base.dataset.maps):
             raise InputError("dataset.maps of the run change rows by all of their features: none can be dropped.")
         cells = cells.drop(sorted(dropped)) if dropped else cells
@@ -88,10 +91,12 @@ def _as_cells(moments: ClassMoments | CellMoments) -> CellMoments:
     return CellMoments(replace(moments, classes=codes[:, 0]), (LABEL,), (moments.classes,), codes, np.ones(len(codes)))
 
 
-def _position(name: str, names: list[str]) -> int:
+def _position(name: str | int, names: list[str]) -> int:
+    if isinstance(name, int) and name < len(names):
+        return name
     if name in names:
-        return names.index(name)
-    raise InputError(f"drop: there is no feature {name!r}.{did_you_mean(name, names)}")
+        return names.index(str(name))
+    raise InputError(f"drop: there is no feature {name!r}.{did_you_mean(str(name), names)}")
 
 
 def _listed(values: object) -> str:

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.faults import Setting
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.passes.census import count_labels
+from mmpca_dist.passes.pilot import Pilot
 from mmpca_dist.passes.rows import Rows
 from mmpca_dist.passes.schedulers import Scheduler
 from mmpca_dist.passes.serialization import storable
@@ -115,7 +117,9 @@ class CellMoments:
         taken = [str(own) for place, own in enumerate(merged) if own in classes and place not in moved]
         if taken:
             raise InputError(f"The classes merged cannot be called {some_names(taken)}: another class is.")
-        new, places = np.unique(label_array(merged.tolist(), "classes"), return_inverse=True)
+        values = merged.tolist()
+        values = list(map(str, values)) if len({type(value) for value in values}) > 1 else values
+        new, places = np.unique(label_array(values, "classes"), return_inverse=True)
         codes = np.column_stack([places[self.codes[:, 0]], self.codes[:, 1:]])
         return replace(self, levels=(new, *self.levels[1:]), codes=codes)
 
@@ -305,6 +309,9 @@ def cells_of(rows: Rows, *, precision: str) -> CellMoments:
     _refuse_many(axes, levels)
     view = rows.dataset.keyed(partial(_cell_of, levels=levels), CELL)
     census = count_labels(view, rows.spans, replace(rows, progress=None))
+    crossed = math.prod(map(len, levels))
+    if isinstance(rows.scheduler, Pilot) and crossed <= rows.dataset.n_rows:  # it has seen few, and a run keeps all
+        census = census.over(np.arange(crossed))
     return _of_cells(replace(rows, dataset=view, census=census), axes, levels, precision)
 
 
@@ -325,7 +332,13 @@ def _counted(dataset: Dataset, scheduler: Scheduler) -> Rows:
 def _of_cells(rows: Rows, axes: Sequence[str], levels: Sequence[NDArray], precision: str) -> CellMoments:
     """Return the moments of cells, whose numbers rows have for their labels."""
     codes = np.column_stack(np.unravel_index(rows.census.classes, tuple(map(len, levels))))
-    weights = sums_by_level(codes) if use_pooled(len(codes), rows.dataset.n_features) else None
+    d, n_levels = rows.dataset.n_features, sum(map(len, levels))
+    weights = sums_by_level(codes) if use_pooled(len(codes), d) else None
+    if weights is not None and use_pooled(n_levels, d):
+        raise InputError(
+            f"Scatters of {d:,} columns for each of {n_levels:,} levels of {', '.join(axes)} are more than "
+            f"{LIMITS.pooled_bytes >> 20} MiB. Take groups of fewer levels, or fewer columns."
+        )
     cells, _ = take_moments(rows, precision=precision, weights=weights)
     return CellMoments(cells, tuple(axes), tuple(levels), codes, np.ones(len(codes)))
 
