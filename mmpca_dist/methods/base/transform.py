@@ -159,9 +159,9 @@ class LazyTransform:
             (a ValueError) For other columns than those of ``fit``, covariates that are not there, and with
             ``set_output(transform="polars")``, which has no lazy form here.
         """
-        return labelled_like(self._transformed(X, covariates), one_of(X, 0), None, "component")
+        return labelled_like(self._transform_table(X, covariates), one_of(X, 0), None, "component")
 
-    def _transformed(self, X: Any, covariates: Any) -> Any:
+    def _transform_table(self, X: Any, covariates: Any) -> Any:
         X, covariates = self._apart(X, covariates)
         if covariates is not None and not getattr(self, "covariates_", ()):
             raise InputError(f"{type(self).__name__} was fitted without covariates: transform rows without them.")
