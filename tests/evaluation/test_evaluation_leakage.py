@@ -161,8 +161,8 @@ def test_a_value_that_trains_changes_everything(merging, monkeypatch, tmp_path):
     assert {"moments", "mean", "scale", "pairs", "directions", "from rows"} <= set(fitted)
     assert merging or "fits" in fitted
     same = {kind for kind in fitted if fitted[kind] == others[kind]}
-    # There are no medians, gaps, weights of classes, and shrinkages that rows choose.
-    assert same <= {"medians", "precision", "adjustment", "subtracted", "class_weight", "shrinkages"}
+    # There are no medians, gaps, weights of classes, groups, and shrinkages that rows choose.
+    assert same <= {"medians", "precision", "adjustment", "subtracted", "class_weight", "cells", "shrinkages"}
 
 
 @pytest.mark.e2e
