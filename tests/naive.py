@@ -97,23 +97,6 @@ def coordinatewise_median(rows):
     return np.asarray(middle)
 
 
-def weighted_median(rows, weights):
-    """Where the cumulative weight passes half of the sum, by coordinate; the mean of two values where it meets it."""
-    exact, middle = [Fraction(float(w)) for w in weights], []
-    for values in zip(*rows, strict=True):
-        below, previous = Fraction(0), None
-        for value, weight in sorted((float(v), w) for v, w in zip(values, exact, strict=True) if w):
-            if previous is not None:
-                middle.append((previous + value) / 2)
-                break
-            below += weight
-            if 2 * below > sum(exact):
-                middle.append(value)
-                break
-            previous = value if 2 * below == sum(exact) else None
-    return np.asarray(middle)
-
-
 def mean_outer_product(rows):
     """S = (1/m) sum of r r^T over the m difference rows (Luo & Durrant 2017, section 3)."""
     return np.einsum("mi,mj->ij", rows, rows, dtype=np.float64) / len(rows)

@@ -1,4 +1,6 @@
-"""Contrasts of scatters and erasure of a concept, line by line, from the rows themselves."""
+"""Contrasts of scatters, erasure of a concept, medians by weight: line by line, from the rows themselves."""
+
+from fractions import Fraction
 
 import numpy as np
 from naive import eigenpairs, named_covariance
@@ -93,3 +95,20 @@ def best_shrinkage(X, y, folds, candidates, scatter=("within", None), w=None, st
                 for i in np.flatnonzero(tested)
             )
     return candidates[np.argmin(losses)]
+
+
+def weighted_median(rows, weights):
+    """Where the cumulative weight passes half of the sum, by coordinate; the mean of two values where it meets it."""
+    exact, middle = [Fraction(float(w)) for w in weights], []
+    for values in zip(*rows, strict=True):
+        below, previous = Fraction(0), None
+        for value, weight in sorted((float(v), w) for v, w in zip(values, exact, strict=True) if w):
+            if previous is not None:
+                middle.append((previous + value) / 2)
+                break
+            below += weight
+            if 2 * below > sum(exact):
+                middle.append(value)
+                break
+            previous = value if 2 * below == sum(exact) else None
+    return np.asarray(middle)

@@ -91,12 +91,15 @@ def sections_of(model: type[BaseModel]) -> tuple[str, ...]:
     return tuple(name for name, field in model.model_fields.items() if is_section(field.annotation))
 
 
-def keys_of(model: type[BaseModel], path: list[str]) -> list[str]:
-    """Return the keys of the model, or of the model within it at ``path``, which may be one that can be left out."""
+def fields_of(model: type[BaseModel], path: list[str]) -> dict[str, FieldInfo]:
+    """Return the fields of the model, or of that within it at ``path``, which may be left out; none of other fields."""
     for part in path:
         annotation = model.model_fields[part].annotation
-        model = next(filter(is_section, (annotation, *get_args(annotation))))
-    return list(model.model_fields)
+        inner = next(filter(is_section, (annotation, *get_args(annotation))), None)
+        if inner is None:
+            return {}
+        model = inner
+    return dict(model.model_fields)
 
 
 MAX_PROBLEMS = 20
@@ -155,10 +158,8 @@ def source_of(key: str, where: str, sources: dict[str, str]) -> str:
 def _path(model: type[BaseModel], error: Any) -> list[str]:
     """Return the keys that lead to an error, without positions in lists and the names of pydantic's alternatives."""
     path: list[str] = []
-    sections = sections_of(model)
     for part in error["loc"]:
-        keys = keys_of(model, path) if not path or path[-1] in sections else []
-        if part not in keys and error["type"] != "extra_forbidden":
+        if error["type"] != "extra_forbidden" and part not in fields_of(model, path):
             break
         path.append(str(part))
     return path
@@ -168,7 +169,7 @@ def _sentence(model: type[BaseModel], error: Any) -> str:
     path = _path(model, error)
     key, kind = ".".join(path), error["type"]
     if kind == "extra_forbidden":
-        keys = keys_of(model, path[:-1])
+        keys = list(fields_of(model, path[:-1]))
         elsewhere = [other for other, _ in settings_of(model) if other.rpartition(".")[2] == path[-1]]
         hint = f" There is {' and '.join(elsewhere)}." if elsewhere else did_you_mean(path[-1], keys)
         return f"Unknown key {key!r}." + (hint or f" There are {', '.join(keys) or 'none'}.")
@@ -182,10 +183,11 @@ def _sentence(model: type[BaseModel], error: Any) -> str:
         return f"There must be keys and values {found}"
     if key in sections_of(model):
         return f"{key} must hold keys and values, such as {_example(model, key)} {found}"
-    values, hint = values_of(dict(settings_of(model))[key]), ""
+    field = fields_of(model, path[:-1])[path[-1]]
+    values, hint = values_of(field), ""
     if kind == "literal_error" and isinstance(error["input"], str):
         hint = did_you_mean(error["input"], values.split(" or "))
-    return f"{key} must be {values}, such as {_example(model, key)} {found}{hint}"
+    return f"{key} must be {values}, such as '{path[-1]}: {example_of(field)}' {found}{hint}"
 
 
 def _example(model: type[BaseModel], key: str) -> str:

@@ -35,12 +35,8 @@ def reconstructions(
     """
     assert isinstance(statistics, ColumnStatistics)  # noqa: S101  (their scatter is formed)
     held_out, scale, lines = statistics.adjusted(held_out), statistics.scale, []
-    scatter, apart, n, trained = (
-        held_out.scatters[0],
-        held_out.mean - statistics.mean,
-        held_out.total,
-        statistics.in_columns,
-    )
+    scatter, apart, n = held_out.scatters[0], held_out.mean - statistics.mean, held_out.total
+    trained = statistics.in_columns
     units = np.ones(len(apart)) if scale is None else scale
     squares = (np.diagonal(scatter) + n * apart**2) / units**2
     total, variance = float(squares.sum()), float(np.sum(np.diagonal(trained.scatters[0]) / units**2)) / trained.total

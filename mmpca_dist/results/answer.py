@@ -13,7 +13,7 @@ from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.errors import plural
 from mmpca_dist.evaluation.comparisons import CorrectedTest, SignTest, Summary
 from mmpca_dist.evaluation.component_rule import lowest, near_lowest
-from mmpca_dist.evaluation.tables import LEFT_OUT, RECONSTRUCTION, Cell, Key
+from mmpca_dist.evaluation.tables import RECONSTRUCTION, Cell, Key
 from mmpca_dist.methods.base.registry import title_of
 from mmpca_dist.results.evaluation import Evaluation, difference_of, verdict
 from mmpca_dist.results.forms import with_deviation, written
@@ -204,16 +204,14 @@ def advise(evaluation: Evaluation) -> tuple[list[str], list[str], list[str]]:
 
 def recommended(evaluation: Evaluation) -> Cell | None:
     """Return the cell that the answer says to use; None where nothing is learned."""
-    if evaluation.reconstructs:
-        use = _best_predicting(evaluation)
-        return use if use.summary.mean < evaluation.baseline else None
-    learned = min(cell.summary.mean for cell in evaluation.distinct) < evaluation.baseline
-    return cells_of_answer(evaluation)[0] if learned else None
+    if min(cell.summary.mean for cell in evaluation.distinct) >= evaluation.baseline:
+        return None
+    return _best_predicting(evaluation) if evaluation.reconstructs else cells_of_answer(evaluation)[0]
 
 
 def _best_predicting(evaluation: Evaluation) -> Cell:
     """Return the fewest components by which left-out columns are predicted nearly as well as by any."""
-    return _fewest(near_lowest([cell for cell in evaluation.distinct if cell.classifier == LEFT_OUT]))
+    return _fewest(near_lowest(evaluation.distinct))
 
 
 def _least_left(evaluation: Evaluation, use: Cell) -> list[str]:

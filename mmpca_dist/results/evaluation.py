@@ -10,7 +10,7 @@ from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.evaluation.comparisons import CorrectedTest, SignTest
 from mmpca_dist.evaluation.component_rule import alike, lowest
 from mmpca_dist.evaluation.published import Compared, published_cells, side_by_side
-from mmpca_dist.evaluation.tables import RECONSTRUCTION, Cell, ErrorTable, Key, holm_by_models, p_values
+from mmpca_dist.evaluation.tables import LEFT_OUT, RECONSTRUCTION, Cell, ErrorTable, Key, holm_by_models, p_values
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,8 @@ class Evaluation:
         """The cells without those that repeat another: a method may give as many components for several numbers."""
         distinct: dict[tuple[Any, ...], Cell] = {}
         for cell in self.cells.values():
-            distinct.setdefault(cell.models, cell)
+            if not self.reconstructs or cell.classifier == LEFT_OUT:  # what is reconstructed chooses nothing
+                distinct.setdefault(cell.models, cell)
         return list(distinct.values())
 
     @cached_property

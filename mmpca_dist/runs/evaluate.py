@@ -75,8 +75,8 @@ def planned_with_all_columns(job: Job) -> tuple[Plan, str]:
     if begun is None and plan.memory <= plan.memory_limit < larger.memory:
         job.inputs = before
         return plan, (
-            f"{WITHOUT_ALL}with them the plan needs {format_bytes(larger.memory)} a worker, and {plan.allowed} "
-            "are allowed. Raise compute.memory_limit."
+            f"{WITHOUT_ALL}with them the plan needs {format_bytes(larger.memory)} of memory a worker, and "
+            f"{plan.allowed} are allowed. Raise compute.memory_limit."
         )
     return larger, ""
 

@@ -3,7 +3,8 @@
 A sample brackets every median. A pass (the moments pass itself) counts the values below a bracket and on its ends, and
 keeps those strictly inside. If they fit a fixed budget of bytes, they contain the median. Otherwise they are thinned to
 a sample of the bracket, which gives a far narrower bracket for another pass. A bracket that missed is replaced by the
-side on which it missed. Every round narrows the brackets, so the last one is exact.
+side on which it missed. Every round narrows the brackets, so the last one is exact. The weight of a row is how often it
+counts: a whole number of a unit of which a double holds the sum.
 
 Source: Floyd & Rivest 1975, "Expected time bounds for selection", for brackets from a sample; Munro & Paterson 1980,
 "Selection and sorting with limited storage", for passes that narrow them.

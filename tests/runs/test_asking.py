@@ -170,6 +170,8 @@ def test_other_refusals(table, asked_run, tmp_path):
         evaluate(content)
     with pytest.raises(InputError, match="needs no plan"):
         preview(as_config(content))
+    with pytest.raises(ConfigError, match=r"dataset\.moments\.where must be levels by axis.*\(found \[\]\)"):
+        run({**content, "dataset": {"moments": asked_run, "where": {"batch": []}}})
     with pytest.raises(ConfigError, match=r"Unknown key 'dataset\.moments\.wher'. Did you mean 'where'"):
         run({**content, "dataset": {"moments": asked_run, "wher": {}}})
     with pytest.raises(InputError, match=r"dataset.groups keeps moments of cells.*solver.kind: dense"):

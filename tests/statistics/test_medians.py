@@ -1,6 +1,6 @@
 """Medians out of core are those of numpy to the last bit, in however many passes."""
 
-import naive
+import naive_scatters
 import numpy as np
 import pytest
 from helpers.samples import even_edges, take
@@ -142,7 +142,7 @@ def test_weights_are_how_often_a_value_counts(weighting, kind, kept, small_budge
     X, y = adversarial(kind, 700, seed=4)
     weights = WEIGHTS[weighting](np.random.default_rng(5), X)
     passes, found = passes_and_medians(X, y, size=97, weights=weights)
-    expected = [naive.weighted_median(X[y != label], weights[y != label]) for label in range(3)]
+    expected = [naive_scatters.weighted_median(X[y != label], weights[y != label]) for label in range(3)]
     np.testing.assert_array_equal(found, expected)
     assert passes[0] == "moments" and len(passes) < 40
     direct = [weighted_median(X[y != label].astype(float), weights[y != label].astype(float)) for label in range(3)]

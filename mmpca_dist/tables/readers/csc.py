@@ -82,10 +82,11 @@ def _row_ends(rows: ByColumns) -> NDArray[np.int64]:
     counts = np.zeros(rows.n_rows + 1, np.int64)
     for at in range(0, rows.nnz, PIECE):
         numbers = rows._entries("indices", at, min(at + PIECE, rows.nnz))
-        if numbers.min() < 0 or numbers.max() >= rows.n_rows:
+        outside = (numbers < 0) | (numbers >= rows.n_rows)
+        if outside.any():
             raise InputError(
-                f"{rows._address}/{rows.features} has a value in row {numbers.max()}, and {rows.n_rows} rows. The file "
-                "is damaged: write it again."
+                f"{rows._address}/{rows.features} has a value in row {numbers[outside][0]}, and {rows.n_rows} rows. "
+                "The file is damaged: write it again."
             )
         counts[1:] += np.bincount(numbers, minlength=rows.n_rows)
     return np.cumsum(counts)
