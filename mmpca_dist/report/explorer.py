@@ -34,7 +34,7 @@ LISTED, LISTED_FEATURES = 2, 6
 """Components of each method whose largest loadings the table lists, and how many these are."""
 NO_ROWS = (
     "There is no picture of the rows along the components, as no projected rows are stored: a refresh projects none, "
-    "and a run projects for the methods that project.methods names (by default all)."
+    "nor does a run from moments, and other runs project for the methods that project.methods names (by default all)."
 )
 ABOUT_LOADINGS = (
     "The weights of the features in a component, the largest first, components scaled to length one. Red adds to the "
