@@ -174,7 +174,7 @@ def _sentence(model: type[BaseModel], error: Any) -> str:
         hint = f" There is {' and '.join(elsewhere)}." if elsewhere else did_you_mean(path[-1], keys)
         return f"Unknown key {key!r}." + (hint or f" There are {', '.join(keys) or 'none'}.")
     if kind == "missing" and key == ".".join(map(str, error["loc"])):
-        return f"The key {key!r} is missing. Add it, such as {_example(model, key)}."
+        return f"The key {key!r} is missing. Add it, such as {_example(model, path)}."
     if kind == "value_error":
         text = str(error["ctx"]["error"])
         return (f"{key}: " if key else "") + (text if text.endswith((".", "?")) else f"{text}.")
@@ -182,23 +182,19 @@ def _sentence(model: type[BaseModel], error: Any) -> str:
     if not key:
         return f"There must be keys and values {found}"
     if key in sections_of(model):
-        return f"{key} must hold keys and values, such as {_example(model, key)} {found}"
-    field = fields_of(model, path[:-1])[path[-1]]
-    values, hint = values_of(field), ""
+        return f"{key} must hold keys and values, such as {_example(model, path)} {found}"
+    values, hint = values_of(fields_of(model, path[:-1])[path[-1]]), ""
     if kind == "literal_error" and isinstance(error["input"], str):
         hint = did_you_mean(error["input"], values.split(" or "))
-    return f"{key} must be {values}, such as '{path[-1]}: {example_of(field)}' {found}{hint}"
+    return f"{key} must be {values}, such as {_example(model, path)} {found}{hint}"
 
 
-def _example(model: type[BaseModel], key: str) -> str:
+def _example(model: type[BaseModel], path: list[str]) -> str:
     """Return how a key may be written in YAML."""
-    for name, field in settings_of(model):
-        example = f"{name.rsplit('.', 1)[-1]}: {example_of(field)}"
-        if name == key:
-            return f"'{example}'"
-        if name.startswith(f"{key}."):
-            return f"'{key}: {{{example}}}'"
-    raise KeyError(key)
+    if ".".join(path) in sections_of(model):
+        name, field = next(iter(fields_of(model, path).items()))
+        return f"'{'.'.join(path)}: {{{name}: {example_of(field)}}}'"
+    return f"'{path[-1]}: {example_of(fields_of(model, path[:-1])[path[-1]])}'"
 
 
 def as_yaml(value: Any) -> str:

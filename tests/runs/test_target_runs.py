@@ -157,7 +157,7 @@ def test_what_is_no_number_is_refused_and_rows_without_one_are_left_out(tmp_path
         with pytest.raises(InputError, match=words):
             run(config_of(tmp_path / "other", uri, **{"dataset": skipped, "methods": ["pls"], **changes}))
     for section, words in (
-        ({"target": {"column": "y", "slices": 1}}, "a column and slices: 2 to 100"),
+        ({"target": {"column": "y", "slices": 1}}, r"dataset\.target\.slices must be a whole number from 2 to 100"),
         ({"target": {"column": ["y", "z"], "slices": 3}}, "single"),
         ({"target": ["y", "y"]}, "twice"), ({"target": "y", "label": "name"}, "not both"), ({"target": 3}, "target"),
         ({"target": {"columns": "y"}}, "target"),
