@@ -31,6 +31,7 @@ from mmpca_dist.tables.memory_limits import refuse_absurd
 from mmpca_dist.tables.number_texts import NumberTexts, spelled_numbers, without_words
 from mmpca_dist.tables.readers.column_choice import feature_columns, label_column, other_types
 from mmpca_dist.tables.readers.formats import Request
+from mmpca_dist.tables.readers.transposition import columns_apart, fill_from_columns
 from mmpca_dist.tables.source import Source, readable
 from mmpca_dist.tables.spans import unit_edges
 from mmpca_dist.tables.stored_types import (
@@ -48,8 +49,6 @@ HEAD = 1000
 """Rows that tell how long lists are."""
 OF_NUMBERS = ("weight", "target", "covariates")
 """Settings of columns whose text is read as numbers where it spells nothing else."""
-TRANSPOSE_ROWS = 256
-"""Columns become rows in blocks of this many, which stay in the cache: five times as fast as at once."""
 
 
 class ColumnRows(Source):
@@ -278,7 +277,7 @@ class ColumnRows(Source):
             if self._is_list:
                 self._fill_from_list(table, rows, first)
             else:
-                _fill_from_columns(self._columns(table, first), rows)
+                fill_from_columns(self._columns(table, first), rows)
         return out
 
     @property
@@ -291,7 +290,7 @@ class ColumnRows(Source):
             columns, at = self._columns(table, first), 0
             while at < len(table):
                 size = min(len(out) - held, len(table) - at)
-                _fill_from_columns(columns[:, at : at + size], out[held : held + size])
+                fill_from_columns(columns[:, at : at + size], out[held : held + size])
                 at, held = at + size, held + size
                 if held == len(out):
                     yield out
@@ -325,7 +324,7 @@ class ColumnRows(Source):
 
     def _columns(self, table: pa.Table, first: int) -> NDArray:
         """Return the columns of rows from row ``first`` on, shape (d, n), in the type of the rows."""
-        columns = np.empty((self.n_features, len(table)), self.dtype)
+        columns = columns_apart(self.n_features, len(table), self.dtype)
         of_text, done = {each.name: each for each in self.levels}, 0
         for name, column in zip(table.column_names, table.columns, strict=True):
             column = without_words(column, self._words)
@@ -392,9 +391,3 @@ def refuse_gaps(rows: Source, beside: Sequence[str] = (), dropped: Sequence[str]
     """Raise a ``ColumnError`` for all columns of a table that must have no missing values and, by metadata, have."""
     if isinstance(rows, ColumnRows) and not rows.allows_gaps and (faults := rows.all_gaps(beside)):
         raise refusal(rows.uri, faults, dropped)
-
-
-def _fill_from_columns(columns: NDArray, rows: NDArray) -> None:
-    """Fill rows (n, d) with columns (d, n)."""
-    for start in range(0, len(rows), TRANSPOSE_ROWS):
-        rows[start : start + TRANSPOSE_ROWS] = columns[:, start : start + TRANSPOSE_ROWS].T
