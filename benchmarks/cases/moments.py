@@ -21,7 +21,7 @@ from scipy.sparse import random_array
 from sklearn.decomposition import IncrementalPCA
 from zarr.codecs import Crc32cCodec
 
-from benchmarks.cases.common import degrees, floors, loaded, made, nothing, zarr_array
+from benchmarks.cases.common import degrees, floors, loaded, made, multiply, nothing, zarr_array
 from benchmarks.harness import THREADS, Case, Data, sized
 from mmpca_dist import MarginPCA, class_moments, open_dataset
 from mmpca_dist.eigen.needs import Needs
@@ -130,6 +130,17 @@ def pca_of(data: Data, load: Any = loaded, module: str = "sklearn") -> Data:
     """Fit PCA of scikit-learn, or of a library like it, to all rows."""
     X, kind = load(data), import_module(f"{module}.decomposition").PCA
     return {"passes": 1, "value": kind(leading(X.shape[1]), svd_solver="covariance_eigh").fit(X).components_}
+
+
+def in_memory(data: Data) -> Data:
+    """Load rows and labels, which is not timed."""
+    return {**data, "X": loaded(data), "y": zarr_array(f"{data['group']}/y")[:]}
+
+
+def fit_in_memory(data: Data) -> Data:
+    moments = class_moments(data["X"], data["y"])
+    models = [MarginPCA.from_moments(moments, method, leading(data["columns"])) for method in METHODS]
+    return {"passes": 1, "value": models[0].components_}
 
 
 def incremental(data: Data) -> Data:
@@ -273,7 +284,13 @@ TWO.add("the same from da.from_zarr", fit_dask, "own")
 TWO.add("with m-pca1b", partial(fit, methods=MEDIANS), "own")
 TWO.add("scikit-learn IncrementalPCA, by chunks", incremental)
 TWO.add("dask-ml PCA(randomized), historical", dask_ml, approximate=True)
+LOADED = Case("moments: rows in memory", store, TWO.sizes, angle, in_memory)
+LOADED.add("pca + m-pca0 + m-pca1a", fit_in_memory, "ours")
+for name, module in (("scikit-learn", "sklearn"), ("oneDAL", "sklearnex")):
+    run = partial(pca_of, load=itemgetter("X"), module=module)
+    LOADED.add(f"{name} PCA(covariance_eigh), PCA only", run, needs=(module,))
+LOADED.add("products alone", multiply, "floor")
 WIDE = layout("1,024 columns", 200_000, columns=1024)
 NARROW = [layout(name, 400_000, dtype=dtype) for name, dtype in (("float16", "f2"), ("int8", "i1"))]
 LAYOUTS = [TWO, layout("ten classes", 400_000, classes=10), layout("checksums", 400_000, checksums=True), *NARROW, WIDE]
-CASES = [*LAYOUTS, TABLE, BESIDE, SPARSE, MANY_CLASSES, SLOPES]
+CASES = [*LAYOUTS, LOADED, TABLE, BESIDE, SPARSE, MANY_CLASSES, SLOPES]

@@ -1,10 +1,13 @@
 """Seconds to start: imports, the command's help, and the quickstart without Prefect, each as a new process."""
 
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks.cases.common import nothing
 from benchmarks.harness import Case, Data, sized
@@ -12,8 +15,9 @@ from benchmarks.harness import Case, Data, sized
 QUICKSTART = Path(__file__).parents[2] / "conf" / "quickstart.yaml"
 
 
-def python(_data: Data, *arguments: str) -> Data:
-    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def python(_data: Data, *arguments: str, **more: str) -> Data:
+    quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    subprocess.run([sys.executable, *arguments], check=True, env={**os.environ, **more}, **quiet)
     return {}
 
 
@@ -31,6 +35,8 @@ def mmpca(data: Data, command: str = "--help") -> Data:
 CASE = Case("start: a new process", nothing, sized("runs", ("",), ("quickstart",), ("quickstart",)))
 CASE.add("import mmpca_dist", partial(importing, module="mmpca_dist"), "ours")
 CASE.add("mmpca --help", mmpca, "own")
+completion = partial(python, _MMPCA_COMPLETE="bash_complete", COMP_WORDS="mmpca ru", COMP_CWORD="1")
+CASE.add("completion of a command", lambda data: completion(data, shutil.which("mmpca") or "-"), "own")
 CASE.add("mmpca run --no-prefect conf/quickstart.yaml", partial(mmpca, command="quickstart"), "own")
 CASE.add("import numpy", partial(importing, module="numpy"))
 CASE.add("import sklearn", partial(importing, module="sklearn"))
