@@ -32,11 +32,15 @@ def mmpca(data: Data, command: str = "--help") -> Data:
         return python(data, "-m", "mmpca_pipelines", *(run if command == data["runs"] else ["--help"]))
 
 
+def completion(data: Data) -> Data:
+    words = {"_MMPCA_COMPLETE": "bash_complete", "COMP_WORDS": "mmpca ru", "COMP_CWORD": "1"}
+    return python(data, shutil.which("mmpca") or "", **words)
+
+
 CASE = Case("start: a new process", nothing, sized("runs", ("",), ("quickstart",), ("quickstart",)))
 CASE.add("import mmpca_dist", partial(importing, module="mmpca_dist"), "ours")
 CASE.add("mmpca --help", mmpca, "own")
-completion = partial(python, _MMPCA_COMPLETE="bash_complete", COMP_WORDS="mmpca ru", COMP_CWORD="1")
-CASE.add("completion of a command", lambda data: completion(data, shutil.which("mmpca") or "-"), "own")
+CASE.add("completion of a command", completion, "own")
 CASE.add("mmpca run --no-prefect conf/quickstart.yaml", partial(mmpca, command="quickstart"), "own")
 CASE.add("import numpy", partial(importing, module="numpy"))
 CASE.add("import sklearn", partial(importing, module="sklearn"))
